@@ -26,7 +26,8 @@ from sinkql.logical import Reference
 from sinkql.logical.expression import walk
 from sinkql.logical.function import call
 from sinkql.logical.type import BIGINT, parse_type
-from sinkql.lowering.common_subplan import fuse_joins, named
+from sinkql.lowering.common_subplan import named
+from sinkql.lowering.fused_join import fuse_joins
 from sinkql.lowering.join_input import SidesPreparation
 from sinkql.runtime.local.xxhash64 import prepared_sides
 from sinkql.runtime.state import manifest as state

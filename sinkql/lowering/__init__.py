@@ -6,10 +6,12 @@
 * `join`: Lowers joins.
 * `window`: Lowers ranks, windows and collected groups.
 * `index`: Lowers indexes of materialized views, and uses them in joins.
-* `common_subplan`: Shares equal operators, fuses joins, and names arrangements.
+* `common_subplan`: Shares equal operators, and names arrangements.
+* `fused_join`: Fuses joins on one key into the tasks of the join above.
 * `materialized_view`: Decides which views are jobs and read from their logs, and which inputs are read at ticks.
 * `explain`: Prints a stage for EXPLAIN.
 * `task_input`: Defines the input of a stateful operator's tasks.
 * `join_input`: Defines the input of a join's tasks.
+* `index_input`: Defines the input of an index's tasks.
 * `spark`: Lowers expressions and physical plans to Spark SQL.
 """

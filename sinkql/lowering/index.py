@@ -13,9 +13,7 @@ import msgspec
 from sinkql import logical, physical
 from sinkql.logical import Reference
 from sinkql.logical.expression import Expression, children, with_children
-from sinkql.logical.type import BIGINT
 from sinkql.lowering.materialized_view import view_id
-from sinkql.lowering.task_input import COUNT, Measure, TaskInput, Value, identity, row_hash, value_columns
 from sinkql.planner.name import short_name
 
 _NAME_LENGTH = 8
@@ -184,27 +182,6 @@ def _pass_column(column: physical.Column) -> physical.Output:
 
 def _rename(column: physical.Column, name: str) -> physical.Output:
     return physical.Output(name, Reference(column.name, column.type, column.nullable))
-
-
-def prepare(arrange: physical.Arrange) -> TaskInput:
-    """Return the input of an index's tasks: `$h1`, `$h2`, `$r`, the kept columns as `$v<i>`, and `$count`.
-
-    Columns of the key that are not kept are `$a<i>`. Rows are hashed and kept as by a side of a join.
-    """
-    types = {column.name: column for column in physical.columns_of(arrange.input)}
-    kept_values = tuple(Value(f"$v{place}", name, types[name].type) for place, name in enumerate(arrange.kept))
-    by_column = {value.column: value for value in reversed(kept_values)}
-    key_values = value_columns("a", [types[name] for name in dict.fromkeys(arrange.key) if name not in by_column])
-    by_column |= {value.column: value for value in key_values}
-    key = tuple(by_column[name] for name in arrange.key)
-    return TaskInput(
-        hashes=(*identity(key), row_hash("$r", kept_values)),
-        values=(*kept_values, *key_values),
-        group=("$h1", "$h2", *(value.name for value in (*kept_values, *key_values)), "$r"),
-        measures=(Measure(COUNT, "rows", "", BIGINT),),
-        append=physical.change_of(arrange.input) == "append",
-        columns=(),
-    )
 
 
 def unused_indexes(job: physical.Job, catalog: logical.CatalogReader) -> list[str]:

@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 
 from sinkql import codec, logical, physical
-from sinkql.lowering.common_subplan import deduplicate, fuse_joins, named, share_subplans
+from sinkql.lowering.common_subplan import deduplicate, named, share_subplans
 from sinkql.lowering.context import Context
+from sinkql.lowering.fused_join import fuse_joins
 from sinkql.lowering.index import indexes_of, use_indexes
 from sinkql.lowering.materialized_view import get_view_id, interval_of, logs_of, timeline_of
 from sinkql.lowering.relation import ItemLowering, physical_columns

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from sinkql import physical
 from sinkql.connector_api.types import arrow_type
 from sinkql.logical.type import Type
-from sinkql.lowering.common_subplan import same_key
+from sinkql.lowering.fused_join import same_key
 from sinkql.lowering.task_input import Hash, TaskInput, Value, identity, row_hash
 
 if TYPE_CHECKING:

@@ -78,7 +78,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("it is slow", "how-to/slow"),
         ("errors", "errors/index"),
         ("help with slow", "how-to/slow"),
-        ("lag", None),
+        ("lag", "how-to/alerts/lag"),
         ("first steps", "quickstart"),
     ],
 )
@@ -182,10 +182,12 @@ def test_a_page_is_printed_as_it_is_where_no_terminal_is(folder: Path, capsys: p
 
 def test_pages_that_are_also_about_it_are_listed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["help", "lag"]) == 0
-    assert capsys.readouterr().out.splitlines()[-4:] == [
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "# Alert: lag"
+    assert lines[-4:] == [
+        "More: `sinkql help window`",
         "",
         "See also:",
-        "  Alert: lag               sinkql help alert lag",
         "  Monitor: lag and behind  sinkql help monitor",
     ]
 

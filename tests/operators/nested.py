@@ -13,7 +13,7 @@ import msgspec
 from operators.joined import KINDS, changes
 from operators.pipeline import Change, Row, output, overwriting, source
 from sinkql import physical
-from sinkql.lowering.common_subplan import fuse_joins
+from sinkql.lowering.fused_join import fuse_joins
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from operators.pipeline import Change, Listed, Pipeline, call, output, overwriti
 from sinkql import physical
 from sinkql.connector_api.stream import Split
 from sinkql.logical.type import TEXT
-from sinkql.lowering.common_subplan import fuse_joins
+from sinkql.lowering.fused_join import fuse_joins
 from sinkql.runtime.local import in_process
 from sinkql.runtime.spark.engine import SparkEngine
 

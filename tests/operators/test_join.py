@@ -41,7 +41,7 @@ from operators.pipeline import Change, Pipeline, Row, output, plain, source
 from operators.test_state import digests
 from sinkql import physical
 from sinkql.errors import SinkqlError
-from sinkql.lowering.common_subplan import fuse_joins
+from sinkql.lowering.fused_join import fuse_joins
 from sinkql.row_hash import Hashes
 from sinkql.runtime.local import engine
 from sinkql.runtime.state import manifest as state

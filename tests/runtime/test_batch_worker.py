@@ -36,6 +36,22 @@ def test_a_worker_runs_a_round_a_call_and_keeps_no_tick(spark: SparkSession, tmp
     assert str(worker.failure()) == "the query ended"
 
 
+def test_a_checkpoint_has_as_many_files_after_many_rounds_as_after_a_few(spark: SparkSession, tmp_path: Path) -> None:
+    from sinkql.runtime.spark.batch_worker import SparkWorker
+
+    played = threading.Semaphore(0)
+    worker = SparkWorker(spark, tmp_path / "worker", played.release)
+    counts = []
+    try:
+        for _ in range(40):
+            worker.start_round()
+            assert played.acquire(timeout=PATIENCE_S)
+            counts.append(sum(path.is_file() for path in (tmp_path / "worker").rglob("*")))
+    finally:
+        worker.stop()
+    assert max(counts[20:]) <= max(counts[:20]) + 12  # a round may be counted before its last files
+
+
 def test_a_worker_whose_round_fails_says_why(spark: SparkSession, tmp_path: Path) -> None:
     from sinkql.runtime.spark.batch_worker import SparkWorker
 

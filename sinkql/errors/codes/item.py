@@ -67,7 +67,7 @@ CODES = {
     "SQ2014": _code(
         "The script ran before, and an item that it creates now exists with another definition.",
         (
-            "Run sinkql plan and sinkql apply with all scripts: they change the item in place if they can. If you "
+            "Run sinkql plan with all scripts, and then sinkql apply. It changes the item in place if it can. If you "
             "changed the item with ALTER, make the same change in the script. Otherwise choose another name, or drop "
             "the item first. If you drop a table, its rows are lost."
         ),

@@ -26,9 +26,8 @@ CODES = {
         (
             "Correct the record at its origin, if the source reads it again, as with files. Otherwise run ALTER "
             "SOURCE … SET (ON ERROR = SKIP) to skip and count such records. SET (ON ERROR = DEAD LETTER) also "
-            "stores them in a table. If you run a script with sinkql exec, change it as well, or change only "
-            "the script and run sinkql apply. A database source can read the column as text, if "
-            "you create it WITH (TEXT COLUMNS (…))."
+            "stores them in a table. If you run a script with sinkql exec, change it too, or only change the script "
+            "and run sinkql apply with it. A database source can read the column as text, with TEXT COLUMNS (…)."
         ),
     ),
     "SQ3102": _code(
@@ -104,8 +103,8 @@ CODES = {
     "SQ3304": _code(
         "The folder of a files source does not exist or cannot be read.",
         (
-            "Create the folder or correct its permissions. If PATH is wrong, correct it in the script, and run "
-            "sinkql apply with all scripts."
+            "Create the folder or correct its permissions. If PATH is wrong, correct it in the script, and run sinkql "
+            "apply with all scripts."
         ),
         retryable=True,
     ),
@@ -491,7 +490,7 @@ CODES = {
         ),
         (
             "If the table still has that snapshot, roll the table forward to it. Otherwise give an upsert sink "
-            "EXISTING ROWS = REPLACE in its script, and run sinkql plan and sinkql apply with all scripts. The sink "
+            "EXISTING ROWS = REPLACE in its script, and run sinkql plan with all scripts, then sinkql apply. The sink "
             "keeps the table's name, and readers see one commit with the difference. Create an append sink again "
             "with a new table: REPLACE would first remove all rows of the table."
         ),

@@ -22,6 +22,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from sinkql.connector_api.registry import discover
 from sinkql.errors import SinkqlError, temporary_folder_error
 from sinkql.runtime.spark import cluster, internals
 from sinkql.runtime.spark.class_archive import Archive, archive_of
@@ -366,6 +367,9 @@ def _required(settings: SparkSettings, conf: Path) -> dict[str, str]:
         "spark.sql.streaming.pollingDelay": "250ms",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.streaming.numRecentProgressUpdates": "1",
+        # A worker's checkpoint is temporary, but each round adds six files to it.
+        "spark.sql.streaming.minBatchesToRetain": "2",
+        "spark.sql.streaming.fileSource.log.cleanupDelay": "1s",
         "spark.sql.streaming.stopTimeout": "10s",
         # The default committer runs a program for each file that it writes.
         "spark.sql.streaming.checkpointFileManagerClass": f"{_STREAMING}.FileSystemBasedCheckpointFileManager",
@@ -379,6 +383,8 @@ def _required(settings: SparkSettings, conf: Path) -> dict[str, str]:
     }
     if settings.local:
         required |= {
+            # Executors on other machines find the modules themselves, since they may have other packages.
+            "spark.executorEnv.SINKQL_TASKS": ",".join(discover().tasks),
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             # All users of a machine can reach its loopback address. Spark generates the secret, and keeps it in memory.

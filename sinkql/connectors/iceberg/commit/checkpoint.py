@@ -318,8 +318,8 @@ def rolled_back(table: Table, sink: str) -> SinkqlError:
         f'table "{qualified_name(*table.name())}" was rolled back: it no longer has the last commit of this sink',
         detail=detail,
         hint="Roll the table forward to that snapshot, if it still has it. Otherwise write WITH (EXISTING ROWS = "
-        "REPLACE) in the script of an upsert sink, and run sinkql plan and sinkql apply. Create an append sink again "
-        "with a new table.",
+        "REPLACE) in the script of an upsert sink, and run sinkql plan with all scripts, then sinkql apply. Create an "
+        "append sink again with a new table.",
     )
 
 

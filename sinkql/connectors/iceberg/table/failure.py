@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+import sys
 
 import requests
 from pydantic import ValidationError
 from pyiceberg import exceptions as iceberg
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError, SQLAlchemyError
 
 from sinkql.connectors.iceberg.storage import is_untrusted, not_writable_error, storage_error
 from sinkql.errors import SinkqlError, disk_full
@@ -20,10 +20,9 @@ _UNREACHABLE = (
     iceberg.CommitStateUnknownException,
     iceberg.ServerError,
     iceberg.TooManyRequestsError,
-    OperationalError,
 )
 _REFUSED = (iceberg.UnauthorizedError, iceberg.OAuthError, iceberg.AuthorizationExpiredError)
-_WRONG_ADDRESS = (requests.exceptions.InvalidURL, requests.exceptions.MissingSchema, ArgumentError, NoSuchModuleError)
+_WRONG_ADDRESS = (requests.exceptions.InvalidURL, requests.exceptions.MissingSchema)
 _NO_WAREHOUSE = re.compile(
     r"(?i)(?:^|[\s:(])warehouse\s(?:[^\s/]+\s)?(?:(?:is|was|does)\s)?(?:not known|unknown|not exist|not found)\b"
 )  # the same words may follow a path that contains "warehouse"
@@ -40,11 +39,22 @@ def is_transient(error: Exception) -> bool:
     """Return whether the same request may succeed a little later."""
     if isinstance(error, requests.exceptions.SSLError):
         return False
-    if isinstance(error, requests.RequestException | OperationalError):
+    if isinstance(error, requests.RequestException) or _is_of_sqlalchemy(error, "OperationalError"):
         return not isinstance(error, requests.exceptions.InvalidURL | requests.exceptions.MissingSchema)
     if isinstance(error, OSError) and not isinstance(error, PermissionError | FileNotFoundError):
         return not is_untrusted(error)
-    return isinstance(error, _UNREACHABLE) or _is_torn(error) or _is_metastore_down(error)
+    return _is_unreachable(error) or _is_torn(error) or _is_metastore_down(error)
+
+
+def _is_unreachable(error: Exception) -> bool:
+    """Return whether the catalog does not answer."""
+    return isinstance(error, _UNREACHABLE) or _is_of_sqlalchemy(error, "OperationalError")
+
+
+def _is_of_sqlalchemy(error: Exception, *classes: str) -> bool:
+    """Return whether an error belongs to classes of SQLAlchemy, which only SQL catalogs import."""
+    module = sys.modules.get("sqlalchemy.exc")
+    return module is not None and isinstance(error, tuple(getattr(module, name) for name in classes))
 
 
 def catalog_error(error: Exception, name: str) -> SinkqlError:
@@ -63,7 +73,11 @@ def catalog_error(error: Exception, name: str) -> SinkqlError:
             detail=cause,
             hint="Check the log of the catalog, and proxies between SinkQL and the catalog.",
         )
-    if isinstance(error, (*_WRONG_ADDRESS, ValidationError)) or _is_not_a_catalog(error, cause):
+    if (
+        isinstance(error, (*_WRONG_ADDRESS, ValidationError))
+        or _is_of_sqlalchemy(error, "ArgumentError", "NoSuchModuleError")
+        or _is_not_a_catalog(error, cause)
+    ):
         return SinkqlError(
             "SQ4206",
             f'the URL of connection "{name}" does not lead to a catalog',
@@ -92,9 +106,9 @@ def catalog_error(error: Exception, name: str) -> SinkqlError:
         return _forbidden_error(name, cause)
     if isinstance(error, iceberg.ServerError) and _NO_WAREHOUSE.search(cause):
         return _no_warehouse_error(name, cause)
-    if isinstance(error, OperationalError) and "readonly database" in cause:
+    if _is_of_sqlalchemy(error, "OperationalError") and "readonly database" in cause:
         return not_writable_error(f'the folder of connection "{name}"', cause)
-    if isinstance(error, (*_UNREACHABLE, requests.RequestException)) or _is_metastore_down(error):
+    if _is_unreachable(error) or isinstance(error, requests.RequestException) or _is_metastore_down(error):
         return SinkqlError(
             "SQ4201",
             f'the Iceberg catalog of connection "{name}" does not answer',
@@ -114,7 +128,7 @@ def catalog_error(error: Exception, name: str) -> SinkqlError:
         )
     if isinstance(error, iceberg.RESTError | iceberg.NoSuchNamespaceError) or "warehouse" in cause.lower():
         return _no_warehouse_error(name, cause)
-    if isinstance(error, SQLAlchemyError):
+    if _is_of_sqlalchemy(error, "SQLAlchemyError"):
         return SinkqlError(
             "SQ4207",
             f'the database of connection "{name}" returned an error',
@@ -148,7 +162,7 @@ def _is_metastore_down(error: Exception) -> bool:
 
 def _is_not_a_catalog(error: Exception, cause: str) -> bool:
     """Return whether another kind of server answered. A catalog's refusal or outage may have any form."""
-    if isinstance(error, (*_UNREACHABLE, *_REFUSED)):
+    if _is_unreachable(error) or isinstance(error, _REFUSED):
         return False
     if isinstance(error, iceberg.ForbiddenError) and "<?xml" not in cause and "<html" not in cause.lower():
         return False  # AWS has a different form of refusal in JSON

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from sinkql import physical
 from sinkql.connector_api.types import arrow_type
-from sinkql.lowering.index import prepare
+from sinkql.lowering.index_input import prepare
 from sinkql.lowering.task_input import COUNT, TaskInput
 from sinkql.physical import DIFF
 from sinkql.runtime.state.operator.protocol import Arrangement, Bucket, keeps_state

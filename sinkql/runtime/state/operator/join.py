@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from sinkql import physical
 from sinkql.connector_api.types import arrow_type
-from sinkql.lowering.common_subplan import columns_within
+from sinkql.lowering.fused_join import columns_within
 from sinkql.lowering.join_input import SIDE, PreparedSide, SidesPreparation, prepare
 from sinkql.physical import DIFF
 from sinkql.runtime.state.arrangement import Ints, MultisetRuns
