@@ -19,9 +19,9 @@ class SinkOptions:
 
     commit_interval: timedelta = option_field("the time between two commits, at least one second")
     snapshot: bool = option_field("`false` starts at the present end of the sources", default=True)
-    max_rows_per_commit: int = option_field("the most rows of one commit", default=5_000_000)
+    max_rows_per_commit: int = option_field("the most input rows of one commit", default=5_000_000)
     buckets: int | None = option_field(
-        "the number of hash buckets by key; a new number causes a full refresh",
+        "hash buckets by key; the cluster's cores by default; a change causes a full refresh",
         default=None,
     )
 

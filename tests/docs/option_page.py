@@ -19,7 +19,7 @@ Look up an option of a connection, cluster, source, format or sink.
 
 You can leave out `=`. A string of one word needs no quotes. An interval is a string such as `'10s'`, `'1 min'` or
 `'00:00:30'`. "Secret or string" is `SECRET name`, a string, or `'a:' || SECRET name`. `USERNAME` of a connection is
-another name of `USER`.
+another name of `USER`. A dash is no fixed default: the option is unset, or its meaning names the default.
 """
 _VALUES = {
     "text": "string",

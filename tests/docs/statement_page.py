@@ -126,6 +126,8 @@ def _page(page: StatementPage, outcomes: Sequence[tuple[str, str]]) -> str:
     ]
     if rest := main["meaning"].partition(". ")[2]:
         parts.append(paragraph(escaped(rest)))
+    if options := [f"{link(path, 'sql')[:-1]}#options)" for _, each in topics for path in each.get("options", ())]:
+        parts.append(paragraph(f"For the options, see {' and '.join(options)}."))
     examples = [(name, text) for name, each in topics for text in (each["example"], *each.get("examples", ()))]
     if made := _made(examples):
         parts.insert(2, f"<!-- setup: sinkql\n{made}\n-->\n")

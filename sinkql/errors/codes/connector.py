@@ -42,8 +42,8 @@ CODES = {
     ),
     "SQ2308": _code(
         (
-            "The relation's rows can change, so MODE APPEND adds the columns _mz_diff and _mz_timestamp. The "
-            "relation already has a column with one of these names."
+            "MODE APPEND adds the columns `_mz_diff` and `_mz_timestamp` to the table. The relation already has a "
+            "column with one of these names."
         ),
         "Rename the column in a materialized view.",
     ),

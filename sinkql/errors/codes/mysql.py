@@ -9,8 +9,9 @@ from sinkql.errors.code import Code, Family
 _meaning = partial(Code, Family.MEANING)
 _environment = partial(Code, Family.ENVIRONMENT)
 _SKIP = (
-    "Run ALTER SOURCE … SKIP, and start the sinks again. Upsert sinks do a full refresh from the server's current "
-    "rows. Other sinks continue with later changes."
+    "Run ALTER SOURCE … SKIP, for example `ALTER SOURCE shop SKIP;`. A running `sinkql up` then starts the sinks; "
+    "otherwise, run `sinkql up`. Upsert sinks do a full refresh from the server's current rows. Append sinks continue "
+    "with later changes and never get the lost ones."
 )
 
 CODES = {
@@ -71,18 +72,12 @@ CODES = {
     ),
     "SQ4467": _environment(
         "A MySQL or MariaDB server lacks transactions that SinkQL has already read, for example after a failover.",
-        (
-            "Correct the connection. If this server took over, run ALTER SOURCE … SKIP, and start the sinks "
-            "again. They do a full refresh from the server's current rows."
-        ),
+        f"Correct the connection. If this server took over, run {_SKIP.removeprefix('Run ')}",
         of_loss=True,
     ),
     "SQ4468": _environment(
         "A change in the binary log of a MySQL or MariaDB server contains only some of the row's columns.",
-        (
-            "Correct the setting that the hint names. Then run ALTER SOURCE … SKIP, and start the sinks again. "
-            "They do a full refresh from the server's current rows."
-        ),
+        f"Correct the setting that the hint names. Then run {_SKIP.removeprefix('Run ')}",
         of_loss=True,
     ),
     "SQ4469": _environment(

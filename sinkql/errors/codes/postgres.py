@@ -10,8 +10,9 @@ _meaning = partial(Code, Family.MEANING)
 _run = partial(Code, Family.RUN)
 _environment = partial(Code, Family.ENVIRONMENT)
 _SKIP = (
-    "Run ALTER SOURCE … SKIP, and start the sinks again. Upsert sinks do a full refresh from the server's current "
-    "rows. Other sinks continue with later changes."
+    "Run ALTER SOURCE … SKIP, for example `ALTER SOURCE shop SKIP;`. A running `sinkql up` then starts the sinks; "
+    "otherwise, run `sinkql up`. Upsert sinks do a full refresh from the server's current rows. Append sinks continue "
+    "with later changes and never get the lost ones."
 )
 
 CODES = {
@@ -233,11 +234,7 @@ CODES = {
     ),
     "SQ3704": _run(
         "The publication of a source was dropped.",
-        (
-            "Create it again on the server. Changes in between were not sent, so run ALTER SOURCE … SKIP, and "
-            "start the sinks again. Upsert sinks do a full refresh from the server's current rows. Other sinks "
-            "continue with later changes."
-        ),
+        (f"Create it again on the server. Changes in between were not sent. {_SKIP}"),
         of_loss=True,
     ),
     "SQ3705": _run(

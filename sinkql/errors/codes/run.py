@@ -7,9 +7,10 @@ from functools import partial
 from sinkql.errors.code import Code, Family
 
 _code = partial(Code, Family.RUN)
+_START = "A running `sinkql up` then starts the sinks; otherwise, run `sinkql up`."
 _SKIP = (
-    "Run ALTER SOURCE … SKIP, and start the sinks again. Upsert sinks do a full refresh from the server's current "
-    "rows. Other sinks continue with later changes."
+    f"Run ALTER SOURCE … SKIP, for example `ALTER SOURCE shop SKIP;`. {_START} Upsert sinks do a full refresh from the "
+    "server's current rows. Append sinks continue with later changes and never get the lost ones."
 )
 
 CODES = {
@@ -135,10 +136,7 @@ CODES = {
     ),
     "SQ3370": _code(
         "Kafka deleted messages of a topic before the sink read them, or messages that a full refresh needs.",
-        (
-            "Run ALTER SOURCE … SKIP to continue with the messages that remain, and start the sink again. Raise "
-            "the topic's retention."
-        ),
+        (f"Run ALTER SOURCE … SKIP to continue with the messages that remain. {_START} Raise the topic's retention."),
         of_loss=True,
     ),
     "SQ3371": _code(
@@ -146,7 +144,7 @@ CODES = {
             "The topic of a source was deleted, or created again under the same name. The stored offsets now mean "
             "other messages."
         ),
-        "Run ALTER SOURCE … SKIP to read the present topic from its beginning, and start the sink again.",
+        f"Run ALTER SOURCE … SKIP to read the present topic from its beginning. {_START}",
         of_loss=True,
     ),
     "SQ3372": _code(
@@ -155,8 +153,9 @@ CODES = {
             "lost messages, or were restored from a copy."
         ),
         (
-            "Run ALTER SOURCE … SKIP and start the sink again. It continues at the end of the partition, or with "
-            "messages that are later than the last one it read."
+            f"Run ALTER SOURCE … SKIP. {_START} "
+            "The sinks continue at the end of the partition, or with messages that are later than the last one "
+            "they read."
         ),
         of_loss=True,
     ),
@@ -355,9 +354,9 @@ CODES = {
             "log."
         ),
         (
-            "Restore the log from a copy, or run ALTER SOURCE … SKIP, and start the sinks again. Upsert sinks of "
-            "a database do a full refresh from the server's current rows. Other sinks continue with later "
-            "changes."
+            f"Restore the log from a copy, or run ALTER SOURCE … SKIP. {_START} "
+            "Upsert sinks of a database do a full refresh from the server's current rows. Other sinks "
+            "continue with later changes and never get the lost ones."
         ),
         of_loss=True,
     ),
@@ -393,9 +392,11 @@ CODES = {
             "of other tables continue."
         ),
         (
-            "Correct the problem on the server that the detail describes. Then run ALTER SOURCE … SKIP, and start "
-            "the sinks again. Upsert sinks do a full refresh from the server's current rows. Other sinks continue "
-            "with later changes."
+            "Correct the problem on the server that the detail describes. Then run ALTER SOURCE … SKIP, for example "
+            f"`ALTER SOURCE shop SKIP;`. {_START} "
+            "Upsert sinks do a full refresh from the server's current rows, so nothing is missing afterwards. Append "
+            "sinks continue with later changes, and the lost changes are never written to their tables. A commit "
+            "just before the error may already lack some of them."
         ),
         of_loss=True,
     ),

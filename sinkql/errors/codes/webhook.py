@@ -63,8 +63,9 @@ CODES = {
             "source's log are safe."
         ),
         (
-            "Restore the folder, or run SinkQL on that host. Otherwise run ALTER SOURCE … SKIP, start the sinks "
-            "again, and send the missing requests again. The sinks repeat nothing."
+            "Restore the folder, or run SinkQL on that host. Otherwise run ALTER SOURCE … SKIP. A running `sinkql up` "
+            "then starts the sinks; otherwise, run `sinkql up`. Send the missing requests again. The sinks repeat "
+            "nothing."
         ),
         of_loss=True,
     ),
