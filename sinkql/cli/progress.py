@@ -376,14 +376,12 @@ def duration(seconds: float) -> str:
 def _failed_records(event: SinkCommitted) -> str:
     """Return how many records did not decode, after a comma: dead letters, and records that were only skipped."""
     letters, skipped = event.dead_letters, event.failed - event.dead_letters
-    texts = ["1 dead letter" if letters == 1 else f"{letters:,} dead letters"] if letters else []
-    if skipped:
-        texts.append("1 record skipped" if skipped == 1 else f"{skipped:,} records skipped")
-    return "".join(f", {text}" for text in texts)
+    stored = f", {_counted(letters, 'dead letter')}" if letters else ""
+    return stored + (f", {_counted(skipped, 'record')} skipped" if skipped else "")
 
 
-def _counted(rows: int) -> str:
-    return "1 row" if rows == 1 else f"{rows:,} rows"
+def _counted(count: int, noun: str = "row") -> str:
+    return f"1 {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _due(at: float | None, now: float) -> str:

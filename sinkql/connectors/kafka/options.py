@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from sinkql import codec
-from sinkql.connector_api.options import PlannedSecret
+from sinkql.connector_api.options import PlannedOptions, PlannedSecret
 
 PROGRESS_TOPIC = "_sinkql-progress"
 """The default topic in which sinks write their progress."""
@@ -26,7 +25,7 @@ class BrokerTunnel:
 
 
 @dataclass(frozen=True, slots=True)
-class KafkaConnection:
+class KafkaConnection(PlannedOptions):
     """The options of a connection."""
 
     brokers: tuple[str, ...]
@@ -40,11 +39,6 @@ class KafkaConnection:
     ssl_certificate: PlannedSecret | None = None
     ssl_key: PlannedSecret | None = None
     ssh_tunnels: tuple[BrokerTunnel, ...] = ()
-
-    @classmethod
-    def from_plan(cls, options: Mapping[str, Any]) -> KafkaConnection:
-        """Return the options of a planned connection."""
-        return codec.convert(options, cls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +68,7 @@ class ReadTuning:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadOptions:
+class ReadOptions(PlannedOptions):
     """The options of a source."""
 
     topic: str
@@ -86,11 +80,6 @@ class ReadOptions:
     error: str | None = None
     start: dict[str, int] = field(default_factory=dict)
 
-    @classmethod
-    def from_plan(cls, options: Mapping[str, Any]) -> ReadOptions:
-        """Return the options of a planned source."""
-        return codec.convert(options, cls)
-
 
 @dataclass(frozen=True, slots=True)
 class PartitionBy:
@@ -101,7 +90,7 @@ class PartitionBy:
 
 
 @dataclass(frozen=True, slots=True)
-class WriteOptions:
+class WriteOptions(PlannedOptions):
     """The options of a sink.
 
     `partitions`, `replication` and `config` apply to a topic that the sink creates. `row` is the type of a whole row,
@@ -126,8 +115,3 @@ class WriteOptions:
     group: str = "sinkql"
     progress_replication: int = -1
     letters: bool = False
-
-    @classmethod
-    def from_plan(cls, options: Mapping[str, Any]) -> WriteOptions:
-        """Return the options of a planned sink."""
-        return codec.convert(options, cls)
