@@ -62,6 +62,10 @@ class Outcome:
         return [result for read_counts in self.source_counts.values() for result in read_counts.written]
 
 
+class SparkNeededError(Exception):
+    """Spark must run the batch; nothing of it was committed. The text is the short reason, in words."""
+
+
 class Engine(Protocol):
     """Executes a job's operators over a batch. `bucketing` names the hash of the buckets; the state depends on it."""
 
@@ -69,7 +73,10 @@ class Engine(Protocol):
     buckets: int
 
     def execute(self, job: physical.Job, batch: Batch) -> Outcome:
-        """Execute reads, operators and the write task. The files count only once a commit names them."""
+        """Execute reads, operators and the write task. The files count only once a commit names them.
+
+        An engine without Spark raises SparkNeededError for a batch that it leaves to Spark.
+        """
 
 
 def execute_batch(engine: Engine, job: physical.Job, batch: Batch) -> Outcome:

@@ -1,6 +1,7 @@
 """Run the operators of a job over one batch in this process: rows written and new state.
 
-Python evaluates the expressions; tasks run as in Spark.
+Python evaluates the expressions; tasks run as in Spark. With policy `strict`, everything runs in this process. With
+`decline`, batches that are better left to Spark raise SparkNeededError.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,30 +21,38 @@ from sinkql import physical
 from sinkql.connector_api.stream import ReadCounts, Reader, Split, WriteResult
 from sinkql.connector_api.types import arrow_type, python_values
 from sinkql.lowering.join_input import SidesPreparation
-from sinkql.runtime.batch.engine import Batch, Outcome
+from sinkql.runtime.batch.engine import Batch, Outcome, SparkNeededError
 from sinkql.runtime.batch.split_count import count_split
+from sinkql.runtime.local.in_process import InProcessBatch
 from sinkql.runtime.local.map import mapped, values
+from sinkql.runtime.local.possible import possible
 from sinkql.runtime.local.task_input import hash_of, prepared, prepared_sides
 from sinkql.runtime.state.operator import stateful
 from sinkql.runtime.state.operator.protocol import task_of
 from sinkql.runtime.state.report import collect
 from sinkql.runtime.state.unchanged_values import flattened as without_holes
 
+Policy = Literal["strict", "decline"]
 _SEQ_BITS = 40
 Task = TypeVar("Task")
 _TASK_ROWS = 1000
 
 
 class LocalEngine:
-    """Runs a job's operators over a batch in this process; no other engine reads its state."""
+    """Runs a job's operators over a batch in this process. With `decline`, Spark can continue from its state."""
 
-    bucketing = "local"
-
-    def __init__(self, buckets: int = 2) -> None:
+    def __init__(self, buckets: int = 2, *, policy: Policy = "strict") -> None:
         self.buckets = buckets
+        self.policy = policy
+        self.bucketing = "local" if policy == "strict" else "spark-murmur3"
 
     def execute(self, job: physical.Job, batch: Batch) -> Outcome:
-        """Run the batch; raises SQ3201 if an expression fails for a row, SQ2663 if only Spark can compute it."""
+        """Run the batch; raises SQ3201 if an expression fails for a row, SQ2663 if only Spark can compute it.
+
+        Under the policy `decline` it raises SparkNeededError instead of both.
+        """
+        if self.policy == "decline":
+            return self._execute_small(job, batch)
         work = _Work(job, batch, self.buckets, self.sent)
         results = work.write(work.rows(job.write.input))
         operators = list(map(stateful, job.graph.stateful()))
@@ -51,6 +60,13 @@ class LocalEngine:
         left = collect(work.words, buckets)
         batch.arrangements.home.fetched.update(left.fetched)
         return Outcome(results, work.source_counts, left.runs, left.flows)
+
+    def _execute_small(self, job: physical.Job, batch: Batch) -> Outcome:
+        small = InProcessBatch.of(job, batch)
+        outcome = small.compute() if small is not None else None
+        if outcome is None:
+            raise SparkNeededError(possible(job) or "the batch is large, or one of its rows fails")
+        return outcome
 
     def sent(self, task: Task) -> Task:
         """Return a task after the serialization that a Spark process would receive."""

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sinkql import evaluate, logical, physical
+from sinkql import physical
 from sinkql.connector_api.stream import WriteResult
 from sinkql.connector_api.types import arrow_type
 from sinkql.errors import SinkqlError
@@ -25,9 +25,10 @@ from sinkql.lowering.task_input import TaskInput
 from sinkql.physical import DIFF, SEQ
 from sinkql.runtime.batch.engine import Batch, Outcome
 from sinkql.runtime.local.map import mapped
-from sinkql.runtime.local.murmur3 import bucket_numbers, is_hashable
+from sinkql.runtime.local.murmur3 import bucket_numbers
+from sinkql.runtime.local.possible import passed_columns, possible
 from sinkql.runtime.local.task import ReadTask, read_task, source_tallies, used_columns
-from sinkql.runtime.local.xxhash64 import hashable, prepared, prepared_sides
+from sinkql.runtime.local.xxhash64 import prepared, prepared_sides
 from sinkql.runtime.state import report
 from sinkql.runtime.state.arrangement import rows_to_merge
 from sinkql.runtime.state.operator import stateful
@@ -62,12 +63,10 @@ class InProcessBatch:
     @classmethod
     def of(cls, job: physical.Job, batch: Batch) -> InProcessBatch | None:
         """Return the batch, or None if Spark must run it because of its operators or its number of rows."""
-        if (
-            batch.deduplicated
-            or not _simple(job, batch)
-            or (job.remote and (job.stateful() or batch.task.buckets is not None))
-        ):
-            return None  # the state is on the executors, not in this process
+        if batch.deduplicated or possible(job) is not None or (batch.cleared and job.graph.stateful()):
+            return None
+        if job.remote and batch.task.buckets is not None:
+            return None
         if not all(batch.readers[source].fits_in_process(parts) for source, parts in batch.splits.items()):
             return None
         in_process = cls(job, batch)
@@ -143,7 +142,7 @@ class InProcessBatch:
             case physical.Read():
                 task = self._reading(operator, sequence=sequence)
                 yield from task.rows(range(len(task.splits)), self.attempt, self._words.append)
-            case physical.Map() if (below := _handed_on(operator)) is not None:
+            case physical.Map() if (below := passed_columns(operator)) is not None:
                 for rows in self._rows(operator.input, sequence=sequence):
                     yield _renamed(rows, below, [output.name for output in operator.outputs]) if below else rows
             case physical.Map():
@@ -233,55 +232,6 @@ class InProcessBatch:
         inputs = [side.input for side in sides if side.arrangement == arrangement] or struct.entering
         reads = (read for input_ in inputs for read in physical.reads_below(input_, self.job.shared))
         return any(self.batch.splits.get(read.source) for read in reads)
-
-
-def _simple(job: physical.Job, batch: Batch) -> bool:
-    """Return whether this process computes the same as Spark, and hashes the keys of rows like Spark."""
-    operators = job.graph.running()
-    stateful_ = any(isinstance(operator, physical.Stateful) for operator in operators)
-    if not all(map(_plain, operators)) or (batch.cleared and stateful_):
-        return False
-    task, write = batch.task, job.write
-    if task.buckets is None:
-        return write.mode == "append" and write.change == "append"
-    if write.change == "upsert" and any(isinstance(operator, physical.Union) for operator in operators):
-        return False
-    types = {column.name: column.type for column in write.columns}
-    return all(is_hashable(types[name]) for name in task.key)
-
-
-def _plain(operator: physical.Operator) -> bool:
-    """Return whether an operator has the same result here as in Spark."""
-    match operator:
-        case physical.Read():
-            return operator.change != "retract"
-        case physical.Map():
-            return _handed_on(operator) is not None or _evaluated(operator)
-        case physical.Union() | physical.Use():
-            return True
-        case physical.Bound():  # only Spark follows its clock
-            return False
-        case physical.Stateful():
-            return hashable(stateful(operator).preparation)
-        case physical.Flatten() | physical.Repeat():
-            return False
-
-
-def _handed_on(map_: physical.Map) -> list[str] | None:
-    """Return the input names of columns that are only passed on; None if one is computed, or rows are filtered."""
-    types = {column.name: column.type for column in physical.columns_of(map_.input)}
-    sources = [output.expression.name for output in map_.outputs if isinstance(output.expression, logical.Reference)]
-    same = len(sources) == len(map_.outputs) and all(
-        types[name] == output.type for name, output in zip(sources, map_.outputs, strict=True)
-    )
-    return sources if map_.where is None and same else None
-
-
-def _evaluated(map_: physical.Map) -> bool:
-    """Return whether all expressions of a Map have a form in Python."""
-    names = [column.name for column in physical.columns_of(map_.input)]
-    every = [*map_.outputs, *([] if map_.where is None else [map_.where])]
-    return all(evaluate.function_of(output.expression, names) is not None for output in every)
 
 
 def _internal(schema: pa.Schema) -> list[str]:

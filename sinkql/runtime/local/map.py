@@ -82,9 +82,9 @@ def values(job: physical.Job, output: physical.Output, below: pa.Table, rows: Se
     """Return an expression's values over rows, by default the rows of `below`; raises SQ3201 and SQ2663."""
     function = evaluate.function_of(output.expression, below.column_names)
     if function is None:
-        missing = _missing(output.expression, below.column_names)
+        called = missing(output.expression, below.column_names)
         raise failure.at_expression(
-            SinkqlError("SQ2663", f"only Spark computes {missing}", hint=_ELSEWHERE), job, output
+            SinkqlError("SQ2663", f"only Spark computes {called}", hint=_ELSEWHERE), job, output
         )
     results = []
     for row in python_rows(below) if rows is None else rows:
@@ -102,7 +102,7 @@ def _shown(below: pa.Table, row: Row) -> Mapping[str, Any]:
     return {name: value for name, value in zip(below.column_names, row, strict=True) if not name.startswith("$")}
 
 
-def _missing(expression: Expression, columns: Sequence[str]) -> str:
+def missing(expression: Expression, columns: Sequence[str]) -> str:
     """Return the innermost call or cast of an expression that Python cannot evaluate."""
     for node in reversed(list(walk(expression))):
         if not isinstance(node, Reference | Literal) and evaluate.function_of(node, columns) is None:
