@@ -205,7 +205,8 @@ def folder_of_temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Itera
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Start a local Spark session, with the settings of sinks, for all tests that need one."""
-    from sinkql.runtime.spark.session import SparkSettings, start, stop
+    from sinkql.runtime.spark.session import start, stop
+    from sinkql.runtime.spark.settings import SparkSettings
 
     folder = tmp_path_factory.mktemp("spark")
     theirs = folder / "theirs.conf"

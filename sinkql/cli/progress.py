@@ -26,6 +26,7 @@ from sinkql.errors import as_data, for_terminal
 from sinkql.planner.name import short_name
 from sinkql.runtime.batch.events import (
     Event,
+    JavaMissing,
     SinkCommitted,
     SinkCompacted,
     SinkElsewhere,
@@ -38,6 +39,7 @@ from sinkql.runtime.batch.events import (
     SinkStarted,
     SinkStarting,
     SinkStopped,
+    SparkRested,
     SparkStarted,
     SparkStarting,
     Stage,
@@ -116,6 +118,11 @@ class LiveProgress:
     def _take(self, event: Event) -> None:
         now = time.monotonic()
         match event:
+            case JavaMissing():
+                self._say(
+                    "no Java was found: sinks run in this process, and a batch that needs Spark waits (SQ4001)",
+                    event="java missing",
+                )
             case SparkStarting():
                 self.starting[event.cluster] = now
                 self._say(f"starting Spark for cluster {event.cluster}", event="spark starting", cluster=event.cluster)
@@ -127,6 +134,11 @@ class LiveProgress:
                     cluster=event.cluster,
                     seconds=round(event.seconds, 1),
                 )
+            case SparkRested():
+                self._say(
+                    f"stopped Spark for cluster {event.cluster}: no batch needs it", event="spark stopped",
+                    cluster=event.cluster,
+                )  # fmt: skip
             case SinkElsewhere():
                 row = self.sinks.setdefault(event.sink, _Row())
                 row.state, row.view = "elsewhere", event.view

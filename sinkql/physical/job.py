@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -50,6 +50,10 @@ class StatePath(msgspec.Struct, frozen=True):
     connection: Connection | None = None
 
 
+Execution = Literal["AUTO", "SPARK"]
+"""Where a cluster runs batches: in the process or in Spark, as each batch needs, or always in Spark."""
+
+
 class Job(msgspec.Struct, frozen=True):
     """One sink's work.
 
@@ -57,7 +61,8 @@ class Job(msgspec.Struct, frozen=True):
     `shared` are operators that are used several times, each after its inputs. `state` is the place of the
     sink's state, None for the catalog's folder. `buckets` is the number of hash buckets, None for the number of the
     cluster. `timeline` has the inputs that are read at ticks, by the names in offsets, and the sources below each.
-    `indexes` are the arrangements that a view's job keeps of the changes in its log.
+    `indexes` are the arrangements that a view's job keeps of the changes in its log. `execution` and `spark_idle` are
+    the options of the cluster: where batches run, and after which time without use Spark stops, None for the default.
 
     A reader's options under the name `tuning` do not affect rows. Large: it is one JSON document.
     """
@@ -78,6 +83,8 @@ class Job(msgspec.Struct, frozen=True):
     buckets: int | None = None
     timeline: dict[str, tuple[str, ...]] = {}
     indexes: tuple[Arrange, ...] = ()
+    execution: Execution = "AUTO"
+    spark_idle: timedelta | None = None
 
     @property
     def plan(self) -> str:

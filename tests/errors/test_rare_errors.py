@@ -34,6 +34,7 @@ from sinkql.runtime.batch.dead_letter import open_dead_letter_table
 from sinkql.runtime.local import task
 from sinkql.runtime.spark import session as spark
 from sinkql.runtime.spark.jvm import Jvm
+from sinkql.runtime.spark.settings import SparkSettings
 from sinkql.script.split import script_files
 from sinkql.session import Session
 from sinkql.shell import terminal
@@ -260,7 +261,7 @@ def test_spark_that_does_not_start_is_told(tmp_path: Path, monkeypatch: pytest.M
         raise RuntimeError("Java gateway process exited before sending its port number")
 
     monkeypatch.setattr(Jvm, "start", fail)
-    settings = spark.SparkSettings("local[1]", {}, tmp_path)
+    settings = SparkSettings("local[1]", {}, tmp_path)
     with (tmp_path / "out").open("w") as output:
         assert _code(spark._launch, settings, Jvm(), None, tmp_path / "conf", output, {}) == "SQ4003"
 

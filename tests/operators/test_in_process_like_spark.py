@@ -21,8 +21,9 @@ from sinkql import physical
 from sinkql.connector_api.stream import Split
 from sinkql.logical.type import TEXT
 from sinkql.lowering.fused_join import fuse_joins
+from sinkql.runtime.batch.placed_engine import PlacedEngine
 from sinkql.runtime.local import in_process
-from sinkql.runtime.spark.engine import SparkEngine
+from support.running import placed_engine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -156,7 +157,7 @@ def _some(normalize: physical.Normalize, *names: str) -> physical.Operator:
     return physical.narrowed(physical.Graph(body), names).root
 
 
-def _pipeline(folder: Path, body: physical.Operator, engine: SparkEngine) -> tuple[Pipeline, list[bool]]:
+def _pipeline(folder: Path, body: physical.Operator, engine: PlacedEngine) -> tuple[Pipeline, list[bool]]:
     folder.mkdir()
     pipeline, small = Pipeline(folder, body, engine=engine), [False]
     pipeline.readers = {name: Sized(read, [], small) for name, read in pipeline.reads.items()}
@@ -193,7 +194,7 @@ def test_whoever_does_a_batch_gives_the_same_and_keeps_the_same(
         asked += 1
         return session
 
-    engine = SparkEngine(spark, buckets=3)
+    engine = placed_engine(spark, 3)
     pipelines = {name: _pipeline(tmp_path / name, body(), engine) for name in ("spark", "both", "large")}
     for turn, size in enumerate((30, 40, 20)):
         batch = {
@@ -230,7 +231,7 @@ def test_a_batch_without_rows_of_a_side_is_the_drivers_however_large_a_merge_of_
     left = physical.Side(source("e", "append", k="bigint"), "j-l", ("k",), ("k",))
     right = physical.Side(source("f", "append", j="bigint", n="bigint"), "j-r", ("j",), ("n",))
     view = physical.Union((physical.Join("inner", left, right, "j", (False,)),), "retract")
-    pipeline = Pipeline(tmp_path, view, engine=SparkEngine(none, buckets=1))
+    pipeline = Pipeline(tmp_path, view, engine=placed_engine(none, 1))
     pipeline.readers = {name: Sized(read, [], [True]) for name, read in pipeline.reads.items()}
     pipeline.batch(f=[((key, key), 1) for key in range(40)])
     monkeypatch.setattr(in_process, "_MERGED_ROWS", 30)

@@ -14,10 +14,10 @@ import pytest
 
 from postgres.pipeline import capturing, catch_up
 from sinkql.runtime.local import in_process
-from sinkql.runtime.spark.engine import SparkEngine
 from sinkql.session import Session
 from support.postgres import Postgres
 from support.readers import duckdb_folder, open_table, pyiceberg_rows
+from support.running import placed_engine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -96,7 +96,7 @@ def test_what_one_engine_keeps_the_other_takes_out(
         asked.append("Spark")
         return spark
 
-    engine = SparkEngine(started, buckets=2)
+    engine = placed_engine(started, 2)
     with capturing(session):
         for turn, step in enumerate(_STEPS):
             in_spark = turn % 2 == 1

@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 from pyspark import SparkContext
 
-from sinkql.connector_api.registry import discover
-from sinkql.runtime.process.application import RunSpec, _Spark
+from sinkql.runtime.spark.application import SparkApplication
 from sinkql.runtime.spark.session import SparkStart
-from support.running import FixedWorkload, MemoryControl, contexts, counter, job
+from support.running import contexts, counter, job
 
-SparkOfNoProcess = Callable[[str], _Spark]
+SparkOfNoProcess = Callable[[str], SparkApplication]
 """Return the Spark of a cluster with the given master."""
 
 
@@ -23,12 +22,8 @@ def spark_of_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spar
     monkeypatch.setattr(SparkStart, "_run", lambda starting, then: None)
     monkeypatch.setattr(SparkContext, "_gateway", None)  # keeps the Spark of the tests out of it
 
-    def of(master: str) -> _Spark:
+    def of(master: str) -> SparkApplication:
         each = job(counter(up_to=5), tmp_path, master=master)
-        workload = RunSpec(
-            FixedWorkload([each]), lambda one: contexts(tmp_path, one), discover(), MemoryControl(), lambda _: None,
-            once=False, takeover=False,
-        )  # fmt: skip
-        return _Spark(each, workload, threading.Event())
+        return SparkApplication(each, contexts(tmp_path, each), lambda _: None, threading.Event(), submitted=False)
 
     return of

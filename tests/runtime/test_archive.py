@@ -11,6 +11,7 @@ import pytest
 from sinkql.runtime.spark import class_archive, session
 from sinkql.runtime.spark.class_archive import Archive, archive_of, tidy
 from sinkql.runtime.spark.java import check_java
+from sinkql.runtime.spark.settings import SparkSettings
 from support.patience import Deadline
 
 _MAKER = """#!/bin/sh
@@ -136,7 +137,7 @@ def test_a_rehearsal_makes_what_java_maps(tmp_path: Path, monkeypatch: pytest.Mo
 
 def _starts(folder: Path) -> str:
     """Start Spark, and return which files Java has mapped."""
-    settings = session.SparkSettings("local[1]", {}, folder / "spark", "sinkql archive")
+    settings = SparkSettings("local[1]", {}, folder / "spark", "sinkql archive")
     starting = session.SparkStart(settings)
     starting.begin()
     try:

@@ -13,7 +13,8 @@ import pytest
 from sinkql.connector_api.stream import JobOffsets, Limit, Offsets
 from sinkql.runtime.batch import scheduler
 from sinkql.runtime.batch.pacing import Pacer, PacingOrders
-from sinkql.runtime.batch.scheduler import BatchScheduler, ScheduledSink
+from sinkql.runtime.batch.schedule import Place, ScheduleLimits
+from sinkql.runtime.batch.scheduler import BatchDone, BatchScheduler, ScheduledSink
 from support.batch_worker import ThreadWorker
 from support.patience import PATIENCE_S, Deadline, joined, source_of
 
@@ -25,6 +26,7 @@ class _Sink:
     """A sink of numbers up to `size`; `batches` are its committed batches."""
 
     size: int = 1_000_000
+    place: Place = "Spark"
     looks: int = 0
     batches: list[tuple[int, int]] = field(default_factory=list)
     changed: threading.Condition = field(default_factory=threading.Condition)
@@ -43,7 +45,7 @@ class _Sink:
             assert self.gate.wait(PATIENCE_S)
         return {"at": min(self.size, start["at"] + 1)}
 
-    def process(self, start: JobOffsets, end: JobOffsets, more: bool) -> float | JobOffsets:
+    def process(self, start: JobOffsets, end: JobOffsets, more: bool, place: Place) -> float | BatchDone:
         batch = start["s"]["at"], end["s"]["at"]
         with self.changed:
             self.tried.append(batch)
@@ -57,11 +59,13 @@ class _Sink:
         with self.changed:
             self.batches.append((batch[0], batch[1] + self.further))
             self.changed.notify_all()
-        return {"s": {"at": batch[1] + self.further}}
+        return BatchDone({"s": {"at": batch[1] + self.further}}, place)
 
     def scheduled(self, *, interval_ms: int = 5) -> ScheduledSink:
         orders = PacingOrders({"s": {"at": 0}}, timedelta(milliseconds=interval_ms), 100)
-        return ScheduledSink(Pacer({"s": self}), orders, self.process, threading.Event())
+        return ScheduledSink(
+            Pacer({"s": self}), orders, self.process, threading.Event(), needs_spark=self.place == "Spark"
+        )
 
     def has(self, count: int) -> None:
         self._wait(lambda: len(self.batches) >= count)
@@ -82,15 +86,16 @@ def _scheduler(
     round_seconds: float = PATIENCE_S,
     tend_seconds: float = PATIENCE_S,
     slow_seconds: float = PATIENCE_S,
+    ahead_seconds: float = 1.0,
 ) -> Iterator[BatchScheduler]:
     def open_worker(round_: Callable[[], None]) -> ThreadWorker:
         workers.append(ThreadWorker(round_))
         return workers[-1]
 
+    limits = ScheduleLimits(most, round=round_seconds, slow=slow_seconds, ahead=ahead_seconds)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scheduler, "_CHECK_SECONDS", tend_seconds)
-        patch.setattr(scheduler, "_SLOW_SECONDS", slow_seconds)
-        found = BatchScheduler(open_worker, most, round_seconds=round_seconds)
+        found = BatchScheduler({"in process": open_worker, "Spark": open_worker}, limits)
         try:
             yield found
         finally:
@@ -114,7 +119,9 @@ def test_each_batch_begins_where_the_one_before_ended_and_one_call_is_for_many()
 def test_no_thread_but_the_schedulers_asks_how_workers_are() -> None:
     workers: list[ThreadWorker] = []
     with _scheduler(workers) as found:
-        found.add(_Sink().scheduled())
+        first = _Sink()
+        found.add(first.scheduled())
+        first.has(1)
         (worker,) = workers
         for _ in range(20):
             thread = threading.Thread(target=found.add, args=(_Sink().scheduled(),), daemon=True)
@@ -160,7 +167,7 @@ def test_a_worker_is_left_until_its_sink_is_due_or_others_wait_for_one() -> None
         waiting = other.scheduled()
         found.add(waiting)
         assert other.looked.wait(PATIENCE_S)
-        _until(found, lambda: waiting._state == "ready")
+        _until(found, lambda: waiting.state == "ready")
         assert found.idle_seconds(scheduled) == 0
         assert sink.slow is not None
         sink.slow.set()
@@ -174,7 +181,7 @@ def _until(found: BatchScheduler, holds: Callable[[], bool]) -> None:
         with found._changed:
             if holds():
                 return
-            assert deadline.left(), f"no {source_of(holds)}: {[each.state for each in found._pool.workers]}"
+            assert deadline.left(), f"no {source_of(holds)}: {[each.state for each in found._schedule.workers()]}"
             found._changed.wait(_LOOK_S)
 
 
@@ -191,9 +198,9 @@ class _BacklogSink(_Sink):
         cut = until is None and len(self.batches) < 3
         return {"at": start["at"] + (2 if cut else 1)}
 
-    def process(self, start: JobOffsets, end: JobOffsets, more: bool) -> float | JobOffsets:
+    def process(self, start: JobOffsets, end: JobOffsets, more: bool, place: Place) -> float | BatchDone:
         assert len(self.batches) != 2 or self.may.wait(PATIENCE_S)
-        return super().process(start, end, more)
+        return super().process(start, end, more, place)
 
     def backlog(self) -> ScheduledSink:
         scheduled = self.scheduled(interval_ms=1_800_000)
@@ -203,29 +210,28 @@ class _BacklogSink(_Sink):
 
 @pytest.mark.parametrize(("ahead_seconds", "calls"), [(3600.0, 2), (60.0, 1)])
 def test_a_worker_is_called_before_more_is_due_after_a_round_of_several_batches(
-    ahead_seconds: float, calls: int, monkeypatch: pytest.MonkeyPatch
+    ahead_seconds: float, calls: int
 ) -> None:
-    monkeypatch.setattr(scheduler, "_AHEAD_SECONDS", ahead_seconds)
     workers: list[ThreadWorker] = []
     sink = _BacklogSink()
     sink.may.set()
-    with _scheduler(workers, round_seconds=61) as found:
+    with _scheduler(workers, round_seconds=61, ahead_seconds=ahead_seconds) as found:
         found.add(sink.backlog())
         sink.has(4)
         workers[0].played(calls)
     assert [worker.calls for worker in workers] == [calls]
 
 
-def test_another_worker_is_there_before_a_round_of_several_batches_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduler, "_AHEAD_SECONDS", 3600.0)
+def test_another_worker_is_there_before_a_round_of_several_batches_is_over() -> None:
     workers: list[ThreadWorker] = []
     sink = _BacklogSink()
-    with _scheduler(workers, most=2) as found:
+    with _scheduler(workers, most=2, ahead_seconds=3600) as found:
         found.add(sink.backlog())
         _until(
             found,
             lambda: (
-                sorted(each.state for each in found._pool.workers) in (["running", "starting"], ["running", "waiting"])
+                sorted(each.state for each in found._schedule.workers())
+                in (["running", "starting"], ["running", "waiting"])
             ),
         )
         sink.may.set()
@@ -375,11 +381,17 @@ def test_sinks_hear_of_a_worker_that_failed_and_may_come_back() -> None:
 
 def test_a_worker_without_room_for_a_call_has_failed_and_is_stopped() -> None:
     workers: list[ThreadWorker] = []
-    sink = _Sink(gate=threading.Event())
+    first, sink = _Sink(size=1), _Sink(gate=threading.Event())
     assert sink.gate is not None
-    with _scheduler(workers) as found:
+    with _scheduler(workers, round_seconds=0.01) as found:
+        first_scheduled = first.scheduled()
+        found.add(first_scheduled)
+        first.has(1)
+        found.remove(first_scheduled)
+        workers[0].played(1)
         scheduled = sink.scheduled()
         found.add(scheduled)
+        assert sink.looked.wait(PATIENCE_S)
         workers[0].broken = RuntimeError("unasked")
         sink.gate.set()
         assert scheduled.wake.wait(PATIENCE_S)
@@ -387,54 +399,41 @@ def test_a_worker_without_room_for_a_call_has_failed_and_is_stopped() -> None:
         assert workers[0].ended.wait(PATIENCE_S)
 
 
-class _ToldLock:
-    """A lock that sets an event when a thread has to wait for it."""
-
-    def __init__(self) -> None:
-        self.waited_for = threading.Event()
-        self._lock = threading.Lock()
-
-    def __enter__(self) -> None:
-        if not self._lock.acquire(blocking=False):
-            self.waited_for.set()
-            self._lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
-
-
-def test_a_worker_that_a_sink_opens_meanwhile_is_not_opened_twice() -> None:
+def test_a_worker_that_is_opened_slowly_is_not_opened_twice() -> None:
     workers: list[ThreadWorker] = []
-    released, opening = threading.Event(), _ToldLock()
-    runs, comes = _Sink(slow=released), _Sink()
-    with _scheduler(workers) as found, pytest.MonkeyPatch.context() as patch:
-        found.add(runs.scheduled())
-        runs.tries(1)
-        workers[0].broken = RuntimeError("Java ended")
-        open_worker = found._pool._open_worker
+    sinks = [_Sink() for _ in range(3)]
+    opening, released = threading.Event(), threading.Event()
+
+    with _scheduler(workers, most=1) as found:
+        open_worker = found._open_worker["Spark"]
 
         def opened_late(round_: Callable[[], None]) -> scheduler.Worker:
-            released.set()  # the sink then needs a worker again
-            assert opening.waited_for.wait(PATIENCE_S)
+            opening.set()
+            assert released.wait(PATIENCE_S)
             return open_worker(round_)
 
-        patch.setattr(found, "_opening", opening)
-        patch.setattr(found._pool, "_open_worker", opened_late)
-        found.add(comes.scheduled())
-        runs.has(3)
-        comes.has(3)
-    assert len(workers) == 2
+        found._open_worker = {"Spark": opened_late}
+        found.add(sinks[0].scheduled())
+        assert opening.wait(PATIENCE_S)
+        for sink in sinks[1:]:
+            scheduled = sink.scheduled()
+            found.add(scheduled)
+            _until(found, lambda scheduled=scheduled: scheduled.state == "ready")  # type: ignore[misc]
+        released.set()
+        for sink in sinks:
+            sink.has(3)
+    assert len(workers) == 1
 
 
 def test_what_nobody_foresaw_is_told_and_others_may_come(monkeypatch: pytest.MonkeyPatch) -> None:
     sink, other = _Sink(), _Sink()
     error = RuntimeError("can't start new thread")
 
-    def look(found: BatchScheduler, scheduled: ScheduledSink) -> None:
+    def look(found: BatchScheduler, scheduled: ScheduledSink, turn: int) -> None:
         raise error
 
     with _scheduler([]) as found, monkeypatch.context() as patch:
-        patch.setattr(BatchScheduler, "_look", look)
+        patch.setattr(BatchScheduler, "_begin_look", look)
         scheduled = sink.scheduled()
         found.add(scheduled)
         assert scheduled.wake.wait(PATIENCE_S)

@@ -11,7 +11,7 @@ import pytest
 
 from sinkql.runtime.sink import host
 from sinkql.runtime.sink.host import ClaimQueue
-from sinkql.runtime.spark.session import CancelledError
+from sinkql.runtime.spark.settings import CancelledError
 from support.patience import PATIENCE_S, joined
 
 

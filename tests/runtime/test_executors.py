@@ -18,7 +18,7 @@ from sinkql.errors import SinkqlError
 from sinkql.runtime.spark import cluster as spark_cluster
 from sinkql.runtime.spark.cluster import Executors
 from sinkql.runtime.spark.jvm import Jvm
-from sinkql.runtime.spark.session import SparkSettings
+from sinkql.runtime.spark.settings import SparkSettings
 from support.patience import PATIENCE_S
 
 _WAITING = "spark.scheduler.maxRegisteredResourcesWaitingTime"
@@ -274,9 +274,11 @@ def test_a_start_that_found_no_master_is_tried_again(spark_of_no_process: SparkO
     spark = spark_of_no_process("spark://far:7077")
     spark.begin()
     first = spark._start
+    assert first is not None
     first._session.set_exception(SinkqlError("SQ4050", "no master"))
     spark.begin()
     second = spark._start
+    assert second is not None
     assert second is not first
     second._session.set_exception(SinkqlError("SQ4053", "not packed"))
     spark.begin()

@@ -17,6 +17,7 @@ from sinkql.errors import LeaseLostError
 from sinkql.logical.type import BIGINT
 from sinkql.runtime.batch.engine import Batch, Outcome
 from sinkql.runtime.batch.loop import BatchLoop
+from sinkql.runtime.batch.placed_engine import PlacedEngine
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.runtime.process import application
 from sinkql.runtime.process.application import RunSpec, _Application
@@ -42,12 +43,12 @@ class _Gate:
             raise self.error
 
 
-@dataclass
 class _Engine(LocalEngine):
     """A local engine with a gate before its work."""
 
-    gate: _Gate | None = None
-    buckets: int = 2
+    def __init__(self, gate: _Gate | None = None) -> None:
+        super().__init__()
+        self.gate = gate
 
     def execute(self, job: physical.Job, batch: Batch) -> Outcome:
         if self.gate is not None:
@@ -103,18 +104,20 @@ class _Run:
 
     def claim(self, epoch: int = 1) -> BatchLoop:
         self.runner.host.control.acquire(self.runner.sink_id, owner=self.runner.owner, takeover=True)
-        loop = self.runner.incarnation().claim(epoch)
-        loop.computation.engine = self.engine
-        return loop
+        return self.runner.incarnation().claim(epoch, self.placed())
+
+    def placed(self) -> PlacedEngine:
+        """Return the engine, for both places."""
+        return PlacedEngine(self.engine, lambda: self.engine)
 
     def batch(self, loop: BatchLoop, gate: _Gate) -> threading.Thread:
         """Start the next batch in a thread, with one number; return when it reaches the gate."""
-        process = self.runner.incarnation().process(loop)
+        process = self.runner.incarnation().process(loop, self.placed())
         begin, end = loop.checkpoint.end, _after(loop.checkpoint.end)
 
         def call() -> None:
             try:
-                process(begin, end, True)
+                process(begin, end, True, "in process")
             except Exception as error:
                 self.raised.append(error)
 
@@ -207,7 +210,8 @@ def test_a_batch_that_needs_no_query_is_a_batch_all_the_same(tmp_path: Path, mon
     gate = _Gate()
     run = _Run(tmp_path, physical.Aggregate(read, "a1", (), (call,), read.change), control=_Control(gate=gate))
     run.runner.batches.ran = False
-    monkeypatch.setattr(incarnation, "SparkEngine", lambda session, *, buckets: run.engine)
+    engine = PlacedEngine(run.engine, lambda: run.engine)
+    monkeypatch.setattr(SharedSpark, "engine", lambda shared, session, buckets: engine)
     batch = _begun(threading.Thread(target=_incarnation, args=(run.runner,), daemon=True), gate)
     run.stopping.set()
     assert not run.application._is_stuck()

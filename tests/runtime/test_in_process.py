@@ -13,8 +13,18 @@ from sinkql import physical
 from sinkql.connector_api.registry import discover
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.local import in_process
-from sinkql.runtime.spark.engine import SparkEngine
-from support.running import MemoryControl, contexts, counter, csv_files, drain, job, loop_of, output, rows
+from support.running import (
+    MemoryControl,
+    contexts,
+    counter,
+    csv_files,
+    drain,
+    job,
+    loop_of,
+    output,
+    placed_engine,
+    rows,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +39,7 @@ def _loop(folder: Path, body: physical.Operator, **more: Any) -> BatchLoop:
         raise _SparkAskedError
 
     made = job(body, folder, **more)
-    loop = loop_of(made, contexts(folder, made), discover(), engine=SparkEngine(session, buckets=2))
+    loop = loop_of(made, contexts(folder, made), discover(), engine=placed_engine(session, 2))
     loop.start(epoch=1)
     return loop
 
@@ -76,7 +86,7 @@ def test_a_key_is_found_by_either_in_the_bucket_where_the_other_put_it(tmp_path:
 
     (tmp_path / "in").mkdir()
     made = job(csv_files(tmp_path), tmp_path, key=("id",))
-    loop = loop_of(made, contexts(tmp_path, made), discover(), engine=SparkEngine(session, buckets=3))
+    loop = loop_of(made, contexts(tmp_path, made), discover(), engine=placed_engine(session, 3))
     loop.start(epoch=1)
     pick, seen = random.Random(7), set[int]()
     for turn in range(6):

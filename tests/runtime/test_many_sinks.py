@@ -19,6 +19,8 @@ from sinkql.errors import SinkqlError
 from sinkql.runtime.batch import scheduler
 from sinkql.runtime.batch.engine import Batch, Outcome
 from sinkql.runtime.batch.events import Event, SinkCommitted, SinkStalled, SinkStarted, SinkStopped
+from sinkql.runtime.batch.placed_engine import PlacedEngine
+from sinkql.runtime.batch.schedule import ScheduleLimits
 from sinkql.runtime.batch.scheduler import BatchScheduler
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.runtime.sink import control, incarnation, retry
@@ -29,12 +31,12 @@ from support.patience import PATIENCE_S, joined
 from support.running import FixedWorkload, MemoryControl, contexts, counter, job, rows
 
 
-@dataclass
 class _Engine(LocalEngine):
     """An engine that fails for the sinks of some tables."""
 
-    buckets: int = 2
-    failing: set[str] = field(default_factory=set)
+    def __init__(self) -> None:
+        super().__init__()
+        self.failing: set[str] = set()
 
     def execute(self, job: physical.Job, batch: Batch) -> Outcome:
         if job.write.options["table"] in self.failing:
@@ -81,7 +83,9 @@ def _running(sinks: _Sinks) -> Iterator[None]:
         SharedSpark(object, 2, sinks.folder), discover(), sinks.control, sinks.tell, workload,
         lambda each: contexts(sinks.folder, each), once=False, stopping=stopping,
     )  # fmt: skip
-    host.scheduler = BatchScheduler(sinks.worker, 1)
+    host.scheduler = BatchScheduler(
+        {"in process": sinks.worker, "Spark": sinks.worker}, ScheduleLimits(slow=PATIENCE_S)
+    )  # a slow machine opens no second worker
     runs = sinks.runs = [SinkRunner(host, work) for work in workload.now()]
     threads = [threading.Thread(target=lambda run=run: sinks.outcomes.append(run.run()), daemon=True) for run in runs]
     for thread in threads:
@@ -100,12 +104,12 @@ def _running(sinks: _Sinks) -> Iterator[None]:
 def sinks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Sinks:
     """Return two sinks of numbers that commit every few milliseconds."""
     found = _Sinks(tmp_path, [job(counter(name), tmp_path, table=name, interval_ms=20) for name in "ab"])
-    monkeypatch.setattr(incarnation, "SparkEngine", lambda session, *, buckets: found.engine)
+    engine = PlacedEngine(found.engine, lambda: found.engine)
+    monkeypatch.setattr(SharedSpark, "engine", lambda shared, session, buckets: engine)
     monkeypatch.setattr(retry, "_FIRST_WAIT", 0.001)
     for module in (control, incarnation):
         monkeypatch.setattr(module, "_LOOK_SECONDS", 0.01)
     monkeypatch.setattr(scheduler, "_CHECK_SECONDS", 0.01)
-    monkeypatch.setattr(scheduler, "_SLOW_SECONDS", PATIENCE_S)  # a slow machine opens no second worker
     return found
 
 

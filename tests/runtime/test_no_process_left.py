@@ -12,11 +12,12 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 from runtime.conftest import SparkOfNoProcess
-from sinkql.runtime.process.application import _Spark
 from sinkql.runtime.process.signals import StopSignal
 from sinkql.runtime.process.supervisor import _signals
+from sinkql.runtime.spark.application import SparkApplication
 from sinkql.runtime.spark.jvm import Jvm
-from sinkql.runtime.spark.session import CancelledError, SparkSettings, SparkStart
+from sinkql.runtime.spark.session import SparkStart
+from sinkql.runtime.spark.settings import CancelledError, SparkSettings
 from support.command import launch
 from support.leftover import left, marked
 from support.patience import PATIENCE_S
@@ -98,6 +99,7 @@ def test_a_spark_that_died_is_started_again(
     spark = spark_of_no_process("local[2]")
     spark.begin()
     first = spark._start
+    assert first is not None
     first._jvm._process = subprocess.Popen(["sleep", "1000"], stdin=subprocess.PIPE, start_new_session=True)
     gone, session = object(), object()
     first._session.set_result(gone)
@@ -106,6 +108,7 @@ def test_a_spark_that_died_is_started_again(
     first._jvm._process.kill()
     assert (_told(spark, gone), _told(spark, session)) == (("SQ4004", "signal 9"), None)
     spark.begin()
+    assert spark._start is not None
     assert spark._start is not first
     spark._start._session.set_result(session)
     assert (_told(spark, gone), _told(spark, session)) == (("SQ4004", "signal 9"), None)
@@ -113,7 +116,7 @@ def test_a_spark_that_died_is_started_again(
     spark.end(0.0)
 
 
-def _told(spark: _Spark, session: Any) -> tuple[str, str | None] | None:
+def _told(spark: SparkApplication, session: Any) -> tuple[str, str | None] | None:
     error = spark.death(session)
     return None if error is None else (error.code, error.detail)
 

@@ -16,7 +16,7 @@ from sinkql.runtime.batch.scheduler import BatchScheduler
 from sinkql.runtime.sink import retry
 from sinkql.runtime.sink.host import SharedSpark, SinkHost, SinkOutcome
 from sinkql.runtime.sink.runner import SinkRunner
-from sinkql.runtime.spark.session import CancelledError
+from sinkql.runtime.spark.settings import CancelledError
 from support.patience import PATIENCE_S
 from support.running import FixedWorkload, MemoryControl, contexts, counter, job
 
@@ -50,7 +50,7 @@ def _run(
     death: Callable[[Any], SinkqlError | None] = lambda _: None,
 ) -> tuple[SinkOutcome, list[Event]]:
     events: list[Event] = []
-    each = job(counter(up_to=5), folder)
+    each = job(counter(up_to=5), folder, execution="SPARK")
     workload = FixedWorkload([each])
     host = SinkHost(
         SharedSpark(session, 2, folder, death=death), discover(), control, events.append, workload,

@@ -15,7 +15,8 @@ import pytest
 from sinkql.errors import SinkqlError
 from sinkql.runtime.spark import cluster, package
 from sinkql.runtime.spark.master import own_address
-from sinkql.runtime.spark.session import SparkSettings, start
+from sinkql.runtime.spark.session import start
+from sinkql.runtime.spark.settings import SparkSettings
 from sinkql.session import Session
 from sinkql.session.server_check import checks_of_clusters
 from sinkql.state_store.directory import EXECUTOR

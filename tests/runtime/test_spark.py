@@ -15,7 +15,8 @@ import pytest
 from sinkql.errors import SinkqlError
 from sinkql.runtime.spark.class_archive import Archive
 from sinkql.runtime.spark.java import Java, check_java, unused_home
-from sinkql.runtime.spark.session import SparkSettings, _check_user, _defaults, bucket_count
+from sinkql.runtime.spark.session import _check_user, _defaults
+from sinkql.runtime.spark.settings import SparkSettings, bucket_count
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

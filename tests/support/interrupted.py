@@ -12,7 +12,8 @@ from pathlib import Path
 from pyspark import SparkContext
 
 from sinkql.runtime.spark.adhoc import AdhocSpark
-from sinkql.runtime.spark.session import CancelledError, SparkStart
+from sinkql.runtime.spark.session import SparkStart
+from sinkql.runtime.spark.settings import CancelledError
 from support.patience import PATIENCE_S, Deadline
 
 _EARLY = ("begun", "script", "java")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyiceberg.catalog import load_catalog
 
@@ -27,11 +27,15 @@ from sinkql.runtime.batch.engine import Engine
 from sinkql.runtime.batch.events import Progress, silent
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.batch.pacing import Pacer, PacingOrders
+from sinkql.runtime.batch.placed_engine import PlacedEngine
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.runtime.sink.workload import SinkAssignment
 from sinkql.state_store.directory import StateDirectory
 from support.patience import PATIENCE_S
 from support.readers import Rows, duckdb_folder, pyiceberg_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 COUNTER = physical.Column("counter", BIGINT, False)
 _ICEBERG = {
@@ -42,6 +46,17 @@ _ICEBERG = {
     "timestamptz": "timestamptz",
     "timestamp": "timestamp",
 }
+
+
+def placed_engine(session: Callable[[], SparkSession], buckets: int) -> PlacedEngine:
+    """Return an engine that runs batches in this process if it can, and in Spark otherwise."""
+
+    def open_spark() -> Engine:
+        from sinkql.runtime.spark.engine import SparkEngine
+
+        return SparkEngine(session, buckets=buckets)
+
+    return PlacedEngine(LocalEngine(buckets, policy="decline"), open_spark)
 
 
 def counter(
@@ -93,6 +108,7 @@ def job(
     texts: Mapping[str, str] | None = None,
     cluster: str = "quickstart",
     master: str = "local[2]",
+    execution: physical.Execution = "AUTO",
 ) -> physical.Job:
     """Return the job of a sink into table `n.<table>` of the SQLite catalog in `folder`; with a key it is an upsert."""
     change = physical.change_of(body)
@@ -129,6 +145,7 @@ def job(
         max_rows,
         write,
         dict(texts or {}),
+        execution=execution,
     )
 
 

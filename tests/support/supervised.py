@@ -31,7 +31,10 @@ def main(place: str, clusters: list[str]) -> int:
         with telling:  # events come from several threads
             print(type(event).__name__, getattr(event, "sink", ""), flush=True)
 
-    jobs = [job(counter(), folder, table=cluster, cluster=cluster, master="local[1]") for cluster in clusters]
+    jobs = [
+        job(counter(), folder, table=cluster, cluster=cluster, master="local[1]", execution="SPARK")
+        for cluster in clusters
+    ]
     if url is not None:
         options = {"catalog_type": "rest", "url": url, "warehouse": "lake"}
         connection = physical.Connection("lake", "ICEBERG CATALOG", options)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from sinkql.runtime.spark.engine import SparkEngine
 from support.overwriting import CLEARED, Line, LineReader, add, omit_some
+from support.running import placed_engine
 from upsert.test_overwritten import catch_up, check, open_loop
 
 
@@ -22,7 +22,7 @@ def test_values_that_the_server_left_out_need_no_spark(
 
     monkeypatch.setattr(LineReader, "fits_in_process", lambda self, splits: True)
     rng = random.Random(kind)
-    loop = open_loop(tmp_path, kind, rows=40, holes=True, engine=SparkEngine(session, buckets=3))
+    loop = open_loop(tmp_path, kind, rows=40, holes=True, engine=placed_engine(session, 3))
     loop.start(epoch=1)
     lines: list[Line] = []
     for size in (12, 25, 1, 30):
@@ -47,7 +47,7 @@ def test_a_sink_whose_state_is_written_by_its_tasks_has_the_buckets_that_it_had(
     monkeypatch.setattr(LineReader, "fits_in_process", lambda self, splits: True)
     rng, lines = random.Random(3), list[Line]()
     for number, cores in enumerate((3, 4, 2)):
-        loop = open_loop(tmp_path, kind, rows=40, holes=True, engine=SparkEngine(session, buckets=cores))
+        loop = open_loop(tmp_path, kind, rows=40, holes=True, engine=placed_engine(session, cores))
         assert loop.job.copartitioned is not None
         asked: list[int] = []
         begin = loop.writer.begin

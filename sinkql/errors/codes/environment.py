@@ -16,12 +16,17 @@ _code = partial(Code, Family.ENVIRONMENT)
 
 CODES = {
     "SQ4001": _code(
-        "Spark needs Java. No Java is installed, or the Java in JAVA_HOME does not start.",
+        (
+            "A batch needs Spark, and Spark needs Java. No Java is installed, or the Java in JAVA_HOME does not start. "
+            "Nothing is lost: the sink waits, and other sinks go on."
+        ),
         "Run pip install 'sinkql[java]', which includes Java, or install a Java 17 runtime.",
+        retryable=True,
     ),
     "SQ4002": _code(
         "The installed Java is too old for Spark.",
         "Run pip install 'sinkql[java]', which includes Java, or set JAVA_HOME to a Java 17 runtime.",
+        retryable=True,
     ),
     "SQ4003": _code(
         "Spark did not start. Common reasons are a wrong CONF of the cluster and too little memory.",

@@ -19,6 +19,11 @@ its former name.
 
 
 @dataclass(frozen=True, slots=True)
+class JavaMissing:
+    """This machine seems to have no Java, so batches that need Spark will wait."""
+
+
+@dataclass(frozen=True, slots=True)
 class SparkStarting:
     """A cluster's Spark is starting, which takes seconds."""
 
@@ -31,6 +36,13 @@ class SparkStarted:
 
     cluster: str
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SparkRested:
+    """A cluster's Spark has stopped, because no batch has needed it for long."""
+
+    cluster: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +173,10 @@ class SinkStopped:
 
 
 Event = (
-    SparkStarting
+    JavaMissing
+    | SparkStarting
     | SparkStarted
+    | SparkRested
     | SinkElsewhere
     | SinkStarting
     | SinkStage

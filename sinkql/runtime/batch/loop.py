@@ -49,6 +49,7 @@ from sinkql.runtime.batch.metrics import CommitReport, SinkMetrics
 from sinkql.runtime.batch.pacing import MaintenanceBudget
 from sinkql.runtime.batch.replay import DeadLetterReplay, IdentityCollector
 from sinkql.runtime.batch.resume import ResumePoint, SinkTable, refresh_targets
+from sinkql.runtime.batch.schedule import Place
 from sinkql.runtime.batch.source_files import SourceFiles
 from sinkql.runtime.batch.state import JobState
 from sinkql.runtime.batch.timeline import Timeline
@@ -70,6 +71,8 @@ class BatchLoop:
     * `since_ms` is when a run with `--once` began.
     * `ticks` are the ticks of the catalog; without them they are in a folder beside the sink's.
     * `renew` renews the sink's lease before a claim.
+
+    `last_place` is where the last batch was computed.
     """
 
     def __init__(
@@ -112,6 +115,7 @@ class BatchLoop:
         budget.last = self.caught_up
         budget.share = writer.maintenance.maintenance_share() if writer.maintenance is not None else 0.0
         self.maintenance = TableMaintenance(self.computation, self.source_files, self.dead_letters, self.report, budget)
+        self.last_place: Place = "in process"
         self._renew = renew
         self._needs_refresh = False
 
@@ -293,18 +297,22 @@ class BatchLoop:
         return manifest.sum_notes(state, CONFLICTS) if state is not None else 0
 
     @disk_full_as_error()
-    def commit_batch(self, start: JobOffsets, end: JobOffsets, *, more: bool = False) -> Committed | None:
+    def commit_batch(
+        self, start: JobOffsets, end: JobOffsets, *, more: bool = False, engine: Engine | None = None
+    ) -> Committed | None:
         """Commit the batch from `start` to `end`; return None if the table has it already.
 
-        After a row error, the batch is extended to changes that may take the row back. Raises OutdatedStartError if
-        the table is at neither end of the batch, and SinkqlError for what a user can fix.
+        `engine` executes it in place of the loop's, with the same buckets. After a row error, the batch is extended to
+        changes that may take the row back. Raises OutdatedStartError if the table is at neither end of the batch,
+        SparkNeededError if the engine leaves the batch to Spark, and SinkqlError for what a user can fix.
         """
         pending = self.dead_letters.pending_end() is not None and is_same(start, self.checkpoint.end)
         translated = self.dead_letters.translate_pending() if pending else None
         if pending and translated is None and is_same(start, end) and not self.has_unread_output():
             return None  # the batch had no other purpose
+        computation = self.computation if engine is None else replace(self.computation, engine=engine)
         attempt = BatchAttempt(
-            self.computation, self.resume_point, self.timeline, self.dead_letters.table, self.report.progress,
+            computation, self.resume_point, self.timeline, self.dead_letters.table, self.report.progress,
             self.targets or {}, start, translated or end,
         )  # fmt: skip
         result = attempt.execute()
@@ -325,5 +333,6 @@ class BatchLoop:
     ) -> None:
         failpoint.point("committed")
         self.maintenance.release()
+        self.last_place = "Spark" if in_spark else "in process"
         interval = self.job.commit_interval
         self.report.record(committed, account, next_commit=interval, more=more, in_spark=in_spark)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -12,23 +11,19 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from pyspark.sql import SparkSession
-
 from sinkql import physical
 from sinkql.allocator import keep_freed
 from sinkql.connector_api.registry import Registry
 from sinkql.connector_api.stream import Context
-from sinkql.errors import LeaseHeldError, LeaseLostError, SinkqlError, UnforeseenError
+from sinkql.errors import LeaseHeldError, LeaseLostError, SinkqlError
 from sinkql.runtime.batch.control import Control
-from sinkql.runtime.batch.events import Progress, SparkStarted, SparkStarting
+from sinkql.runtime.batch.events import Progress
 from sinkql.runtime.process.capture_processes import CaptureDirectory
 from sinkql.runtime.sink.host import SharedSpark, SinkHost, SinkOutcome
 from sinkql.runtime.sink.runner import SinkRunner
 from sinkql.runtime.sink.workload import SinkAssignment, Workload
-from sinkql.runtime.spark import session as spark
-from sinkql.runtime.spark.jvm import PATIENCE_SECONDS as JVM_PATIENCE_SECONDS
-from sinkql.runtime.spark.scratch_folder import ScratchFolder
-from sinkql.runtime.spark.setting_path import with_absolute_paths
+from sinkql.runtime.spark.application import SparkApplication
+from sinkql.runtime.spark.settings import PATIENCE_SECONDS as JVM_PATIENCE_SECONDS
 
 Contexts = Callable[[physical.Job], Context]
 
@@ -36,10 +31,8 @@ _LOOK_SECONDS = 0.2
 _WORKLOAD_SECONDS = 0.5
 _LINGER_SECONDS = 30.0
 _MEASURE_SECONDS = 1.0
-_NAME_LENGTH = 100  # a cluster's name may be longer than a file name
 _PATIENCE_SECONDS = 1.0
 """How long a sink without a running batch may take to stop: a catalog or store may not answer for minutes."""
-_DYING_SECONDS = 0.5
 _T = TypeVar("_T")
 
 
@@ -77,7 +70,11 @@ def run_application(name: str, workload: RunSpec, stopping: threading.Event) -> 
     if not assignments:
         return []
     keep_freed()
-    application = _Application(workload, stopping, _Spark(assignments[0].job, workload, stopping), assignments)
+    job = assignments[0].job
+    spark = SparkApplication(
+        job, workload.contexts(job), workload.progress, stopping, submitted=job.cluster == workload.submitted
+    )
+    application = _Application(workload, stopping, spark, assignments)
     application.serve()
     return [outcome for _, outcome in application.ended.values()]
 
@@ -86,106 +83,13 @@ def _assignments_of(name: str, workload: Workload) -> list[SinkAssignment]:
     return [work for work in workload.now() if work.job.cluster == name]
 
 
-class _Spark:
-    """A cluster's Spark, which starts when a sink needs it."""
-
-    def __init__(self, job: physical.Job, workload: RunSpec, stopping: threading.Event) -> None:
-        self.cluster = job.cluster
-        plain = re.sub(r"[^\w.-]", "_", job.cluster, flags=re.ASCII)[:_NAME_LENGTH]
-        context = workload.contexts(job)
-        self._folder = ScratchFolder(context.folder.parent / "spark", plain)
-        self.settings = spark.SparkSettings(
-            job.master,
-            with_absolute_paths(job.conf, context.path),
-            self._folder.path,
-            f"sinkql {job.cluster}",
-            submitted=job.remote and job.cluster == workload.submitted,
-        )
-        self._progress = workload.progress
-        self._stopping = stopping
-        self._start = spark.SparkStart(self.settings)
-        self._deaths: list[tuple[SparkSession, SinkqlError]] = []
-        self._start_lock = threading.Lock()
-
-    def begin(self) -> None:
-        """Start Spark in the background unless it runs; start it again after it died or failed to start."""
-        began = time.monotonic()
-        self._folder.take()
-        with self._start_lock:
-            if self._start.failed:
-                self._start = spark.SparkStart(self.settings)
-            code = self._start.death()
-            if code is not None:
-                self._deaths.append((self._start.result(), self._start.starved or self._death_error(code)))
-                self._start.end()
-                self._start = spark.SparkStart(self.settings)
-            if self._start.begin(lambda: self._progress(SparkStarted(self.cluster, time.monotonic() - began))):
-                self._progress(SparkStarting(self.cluster))
-
-    def death(self, session: SparkSession) -> SinkqlError | None:
-        """Return the error of a session's Spark if it died or got no executors, even if another was started since.
-
-        Connections fail before the process ends, so this waits a moment for the end.
-        """
-        self._start.wait(_DYING_SECONDS)
-        with self._start_lock:
-            code, starved = self._start.death(), self._start.starved
-            if (code is not None or starved is not None) and self._start.result() is session:
-                return starved or self._death_error(code or 0)
-            return next((error for dead, error in self._deaths if dead is session), None)
-
-    def _death_error(self, code: int) -> SinkqlError:
-        return UnforeseenError(
-            "SQ4004",
-            f'the Java process of cluster "{self.cluster}" ended',
-            detail=f"signal {-code}" if code < 0 else f"exit code {code}",
-            hint=f"Spark starts again, and the sink continues. If it ends again, see {self.settings.log}: the machine "
-            "may have too little memory.",
-        )
-
-    def session(self) -> SparkSession:
-        """Wait until Spark runs, and on a remote cluster for an executor; raises as `start` and `try_executor` do.
-
-        Raises CancelledError if the process must stop first.
-        """
-        self.begin()
-        while True:
-            start = self._start
-            try:
-                session = start.result(_LOOK_SECONDS)
-            except TimeoutError:
-                if self._stopping.is_set():
-                    start.cancel()
-                continue
-            start.try_executor(self._stopping.is_set)
-            return session
-
-    def shared(self) -> SharedSpark:
-        """Return the part that sinks share."""
-        return SharedSpark(
-            self.session,
-            spark.bucket_count(self.settings),
-            self.settings.folder / "lanes",
-            most_workers=spark.worker_count(self.settings),
-            prepare=self.begin,
-            death=self.death,
-        )
-
-    def end(self, patience: float) -> None:
-        """Stop Spark, by force after `patience` seconds, and delete its files except the log."""
-        if not self._start.begun:
-            return
-        self._start.end(patience)
-        self._folder.release()
-
-
 @dataclass(slots=True)
 class _Application:
     """The sinks of a cluster that run in threads; `ended` has the assignment and outcome of each ended sink."""
 
     workload: RunSpec
     stopping: threading.Event
-    spark: _Spark
+    spark: SparkApplication
     first: Sequence[SinkAssignment]
     running: dict[str, tuple[SinkRunner, Future[SinkOutcome]]] = field(default_factory=dict)
     ended: dict[str, tuple[SinkAssignment, SinkOutcome]] = field(default_factory=dict)
@@ -251,7 +155,7 @@ class _Application:
     def _host(self) -> SinkHost:
         workload = self.workload
         return SinkHost(
-            self.spark.shared(),
+            SharedSpark.of(self.spark),
             workload.registry,
             workload.control,
             workload.progress,

@@ -13,15 +13,15 @@ from dataclasses import dataclass, field, replace
 from types import FrameType
 
 from sinkql.errors import SinkqlError
-from sinkql.runtime.batch.events import Event, Progress, SinkElsewhere, SinkStopped
+from sinkql.runtime.batch.events import Event, JavaMissing, Progress, SinkElsewhere, SinkStopped
 from sinkql.runtime.process.application import RunSpec, run_application
 from sinkql.runtime.process.capture_processes import captures_running
 from sinkql.runtime.process.child import Child, settings
 from sinkql.runtime.process.signals import StopSignal, watch_parent
 from sinkql.runtime.sink.host import SinkOutcome
 from sinkql.runtime.sink.workload import SinkAssignment
-from sinkql.runtime.spark import jvm
-from sinkql.runtime.spark.java import check_java
+from sinkql.runtime.spark.java import is_java_missing
+from sinkql.runtime.spark.settings import submitted
 
 _LOOK_SECONDS = 0.2
 _LONGEST_WAIT = 60.0
@@ -32,10 +32,9 @@ def run_until_done(workload: RunSpec) -> list[SinkOutcome]:
 
     A sink that fails does not stop the rest. The first SIGINT, SIGTERM or SIGHUP lets running batches finish; the
     second ends the process immediately. A process has one Spark application, so further clusters get forked processes.
-    Errors of the progress listener are printed. Raises SinkqlError SQ4001 or SQ4002 without a suitable Java.
+    Errors of the progress listener are printed.
     """
-    check_java()
-    workload = replace(workload, progress=_without_errors(workload.progress))
+    workload = _with_safe_progress(workload)
     works = workload.workload.now()
     workload = replace(workload, submitted=_submitted(works))
     first, *others = _by_cluster(works).items()
@@ -82,8 +81,7 @@ def run_until_stopped(workload: RunSpec) -> list[SinkOutcome]:
     Signals work as in `run_until_done`. Each cluster has a separate process, which is started again if it dies or if
     its settings change. With `once`, only the present workload runs, until all of its sinks have ended.
     """
-    check_java()
-    fleet = _Fleet(replace(workload, stay=not workload.once, progress=_without_errors(workload.progress)))
+    fleet = _Fleet(replace(_with_safe_progress(workload), stay=not workload.once))
     stopping = StopSignal()
     with _signals(stopping, fleet.children), captures_running(workload.captures) as captures:
         fleet.update()
@@ -96,6 +94,14 @@ def run_until_stopped(workload: RunSpec) -> list[SinkOutcome]:
                 captures.look()
                 fleet.update()
     return [replace(outcome, signal=stopping.number) for outcome in fleet.outcomes.values()]
+
+
+def _with_safe_progress(workload: RunSpec) -> RunSpec:
+    """Return the workload with a listener that never stops a sink, after a notice about a missing Java."""
+    progress = _without_errors(workload.progress)
+    if is_java_missing():
+        progress(JavaMissing())
+    return replace(workload, progress=progress)
 
 
 def _without_errors(progress: Progress) -> Progress:
@@ -113,7 +119,7 @@ def _without_errors(progress: Progress) -> Progress:
 
 def _submitted(works: Sequence[SinkAssignment]) -> str | None:
     """Return the cluster whose Spark is in the JVM that started this process: the first remote one."""
-    return next((work.job.cluster for work in works if work.job.remote), None) if jvm.submitted() else None
+    return next((work.job.cluster for work in works if work.job.remote), None) if submitted() else None
 
 
 def _by_cluster(works: Sequence[SinkAssignment]) -> dict[str, list[SinkAssignment]]:
@@ -188,7 +194,7 @@ def _signals(stopping: StopSignal, children: Collection[Child]) -> Iterator[None
     A process that a JVM started stops with it. An ignored SIGHUP, as under nohup, stays ignored. A SIGHUP is never the
     second signal, because one hang-up may send several.
     """
-    if jvm.submitted():
+    if submitted():
         watch_parent(os.getppid(), stopping)
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -13,6 +13,7 @@ from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.batch.pacing import PacingOrders
 from sinkql.runtime.batch.scheduler import ScheduledSink
 from sinkql.runtime.sink.host import SinkHost
+from sinkql.runtime.sink.place import reason_for_spark, spark_idle_seconds
 from sinkql.runtime.sink.requests import WaitReplies, run_optimize_request, run_replay_request
 from sinkql.runtime.sink.workload import WorkloadFollower
 
@@ -128,17 +129,23 @@ class SinkControl:
             return False  # the catalog is read again
 
     def _pace(self, loop: BatchLoop, scheduled: ScheduledSink) -> None:
-        """Use the commit interval and the limit of the present job for the next batches."""
+        """Use the commit interval, the limit and the place of the present job for the next batches."""
         old, job = loop.job, self.follower.work.job
-        if (old.commit_interval, old.max_rows_per_commit) != (job.commit_interval, job.max_rows_per_commit):
+        self.host.scheduler.limits.spark_idle = spark_idle_seconds(job)
+        if _pace_of(old) != _pace_of(job):
             loop.job = job
-            self.host.scheduler.reschedule(scheduled, pacing_orders(loop))
+            needs_spark = reason_for_spark(job) is not None
+            self.host.scheduler.reschedule(scheduled, pacing_orders(loop), needs_spark=needs_spark)
 
     def leave(self, scheduled: ScheduledSink) -> None:
         """Wait for the running batch and begin no other."""
         ends, self._ends = self._ends, True
         self.host.scheduler.remove(scheduled)
         self._ends = ends
+
+
+def _pace_of(job: physical.Job) -> tuple[object, ...]:
+    return job.commit_interval, job.max_rows_per_commit, job.execution
 
 
 def pacing_orders(loop: BatchLoop) -> PacingOrders:

@@ -1,4 +1,4 @@
-"""What the sinks of one Spark application share: Spark, the scheduler, the order of claims, the desired states."""
+"""What the sinks of one process share: Spark, the scheduler, the order of claims, the desired states."""
 
 from __future__ import annotations
 
@@ -7,23 +7,30 @@ import time
 import uuid
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING
 
 from sinkql import physical
 from sinkql.connector_api.registry import Registry
 from sinkql.connector_api.stream import Context
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch.control import Control, Desired
+from sinkql.runtime.batch.engine import Engine
 from sinkql.runtime.batch.events import Ending, Progress
-from sinkql.runtime.batch.scheduler import BatchScheduler
+from sinkql.runtime.batch.placed_engine import PlacedEngine
+from sinkql.runtime.batch.schedule import ScheduleLimits
+from sinkql.runtime.batch.scheduler import BatchScheduler, Worker
+from sinkql.runtime.batch.thread_worker import ThreadWorker
+from sinkql.runtime.local.engine import LocalEngine
 from sinkql.runtime.sink.requests import WaitRequests
 from sinkql.runtime.sink.workload import Workload
-from sinkql.runtime.spark.batch_worker import SparkWorker
-from sinkql.runtime.spark.session import CancelledError
+from sinkql.runtime.spark.application import SparkApplication
+from sinkql.runtime.spark.settings import CancelledError, bucket_count, worker_count
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _MOST_CLAIMS = 4
 _PATIENCE_SECONDS = 10.0
@@ -164,8 +171,10 @@ class SinkOutcome:
 class SharedSpark:
     """The Spark application that the sinks of a process share.
 
-    `session` waits until it runs, and `prepare` starts it in the background. `death` returns the error of the Spark of
-    a session if it died. It runs up to `most_workers` workers, with folders in `folder`.
+    * `session` waits until it runs, and `prepare` starts it in the background.
+    * `death` returns the error of the Spark of a session if it died.
+    * `rest` stops it until it is needed again, except during an `in_use`.
+    * It runs up to `most_workers` workers, with folders in `folder`.
     """
 
     session: Callable[[], SparkSession]
@@ -174,10 +183,34 @@ class SharedSpark:
     most_workers: int = 1
     prepare: Callable[[], None] = lambda: None
     death: Callable[[SparkSession], SinkqlError | None] = lambda _: None
+    rest: Callable[[], None] = lambda: None
+    in_use: Callable[[], AbstractContextManager[None]] = nullcontext
 
-    def open_worker(self, run_round: Callable[[], None]) -> SparkWorker:
+    @classmethod
+    def of(cls, spark: SparkApplication) -> SharedSpark:
+        """Return the part of an application that its sinks share."""
+        settings = spark.settings
+        return cls(
+            spark.session, bucket_count(settings), settings.folder / "lanes", worker_count(settings), spark.begin,
+            spark.death, spark.rest, spark.in_use,
+        )  # fmt: skip
+
+    def open_worker(self, run_round: Callable[[], None]) -> Worker:
         """Return a new worker whose scheduling rounds call the function."""
-        return SparkWorker(self.session(), self.folder / uuid.uuid4().hex[:8], run_round)
+        from sinkql.runtime.spark.batch_worker import SparkWorker  # pyspark is imported with the first start
+
+        with self.in_use():
+            return SparkWorker(self.session(), self.folder / uuid.uuid4().hex[:8], run_round)
+
+    def engine(self, session: Callable[[], SparkSession], buckets: int) -> PlacedEngine:
+        """Return the engine of a sink, which gets the session for the first batch that needs it."""
+
+        def open_spark() -> Engine:
+            from sinkql.runtime.spark.engine import SparkEngine  # as above
+
+            return SparkEngine(session, buckets=buckets)
+
+        return PlacedEngine(LocalEngine(buckets, policy="decline"), open_spark, self.in_use)
 
 
 @dataclass(slots=True)
@@ -213,5 +246,9 @@ class SinkHost:
     waits: WaitRequests = field(default_factory=WaitRequests)
 
     def __post_init__(self) -> None:
-        self.scheduler = BatchScheduler(self.spark.open_worker, self.spark.most_workers)
+        self.scheduler = BatchScheduler(
+            {"in process": ThreadWorker, "Spark": self.spark.open_worker},
+            ScheduleLimits(self.spark.most_workers),
+            rest=self.spark.rest,
+        )
         self.desired_states = DesiredStates(self.control)

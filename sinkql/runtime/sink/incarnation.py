@@ -7,28 +7,33 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING
 
 from sinkql import physical
 from sinkql.connector_api.stream import Context, JobOffsets, Reader
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch.clock import with_clock
 from sinkql.runtime.batch.dead_letter import open_dead_letter_table
+from sinkql.runtime.batch.engine import SparkNeededError
 from sinkql.runtime.batch.events import Ending, Rereading, SinkRereading, SinkStarted
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.batch.pacing import MaintenanceBudget, Pacer
-from sinkql.runtime.batch.scheduler import Process, ScheduledSink
+from sinkql.runtime.batch.placed_engine import PlacedEngine
+from sinkql.runtime.batch.schedule import Place
+from sinkql.runtime.batch.scheduler import BatchDone, Process, ScheduledSink
 from sinkql.runtime.batch.timeline import Timeline
 from sinkql.runtime.sink.control import SinkControl, pacing_orders
 from sinkql.runtime.sink.host import SinkHost
+from sinkql.runtime.sink.place import reason_for_spark
 from sinkql.runtime.sink.requests import run_replay_request
 from sinkql.runtime.sink.retry import RetryPolicy
 from sinkql.runtime.sink.status import StatusReporter
 from sinkql.runtime.sink.wait_for_views import wait_for_views
 from sinkql.runtime.sink.workload import WorkloadFollower
-from sinkql.runtime.spark.engine import SparkEngine
 from sinkql.state_store.directory import StateDirectory
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _LOOK_SECONDS = 1.0
 _TURN_SECONDS = 0.02
@@ -138,22 +143,27 @@ class Incarnation:
         if self.control.is_stopping():
             return "stopped"
         self.status.report_stage("opening the table")
-        loop = self.status.loop = self.claim(epoch)
+        engine = self.engine()
+        loop = self.status.loop = self.claim(epoch, engine)
         self.retry.claimed = True
         self._commit_pending(loop)
         if loop.caught_up():
             return "caught up"
-        self.status.report_stage("waiting for Spark")
-        self._session()
-        return self._run_batches(loop)
+        if reason_for_spark(self._job) is not None:
+            self.status.report_stage("waiting for Spark")
+            self._session()
+        return self._run_batches(loop, engine)
 
     def _renew(self) -> None:
         self.host.control.renew(self._job.sink_id, owner=self.status.owner)
 
-    def claim(self, epoch: int) -> BatchLoop:
+    def engine(self) -> PlacedEngine:
+        """Return the engine of the incarnation's batches."""
+        return self.host.spark.engine(self._session, self._job.buckets or self.host.spark.buckets)
+
+    def claim(self, epoch: int, engine: PlacedEngine) -> BatchLoop:
         """Claim the table in the turn of its catalog; return the started batch loop."""
         host, job, context = self.host, self._job, self._context
-        engine = SparkEngine(self._session, buckets=job.buckets or host.spark.buckets)
         loop = BatchLoop(
             job, self._readers(), host.registry.writer(job.write, context), engine, context.folder, host.control,
             host.progress, MaintenanceBudget(stops=self.control.is_stopping), before_commit=self.batches.begin_commit,
@@ -184,8 +194,6 @@ class Incarnation:
 
         A new name or cluster takes effect afterwards.
         """
-        self.status.report_stage("waiting for Spark")
-        self.host.spark.session()
         looked_at = 0.0
 
         def between(step: Rereading, rows: int) -> None:
@@ -218,10 +226,13 @@ class Incarnation:
 
     # --- batches under the scheduler -----------------------------------------------------------------------------
 
-    def _run_batches(self, loop: BatchLoop) -> Ending | None:
+    def _run_batches(self, loop: BatchLoop, engine: PlacedEngine) -> Ending | None:
         readers = self._readers()
         pacer = Pacer(readers, next_temporal_change=lambda: loop.next_temporal_change, timeline=self._timeline(readers))
-        scheduled = ScheduledSink(pacer, pacing_orders(loop), self.process(loop), self.control.wake)
+        needs_spark = reason_for_spark(self._job) is not None
+        scheduled = ScheduledSink(
+            pacer, pacing_orders(loop), self.process(loop, engine), self.control.wake, needs_spark=needs_spark
+        )
         self.status.scheduled = scheduled
         if not self.host.once:
             loop.maintenance.budget.left = lambda: self.host.scheduler.idle_seconds(scheduled)
@@ -241,12 +252,12 @@ class Incarnation:
         context = self._context
         return Timeline.from_job(self._job, readers, context.folder, context.ticks, since_ms=self.host.since_ms)
 
-    def process(self, loop: BatchLoop) -> Process:
+    def process(self, loop: BatchLoop, engine: PlacedEngine) -> Process:
         """Return the function by which the scheduler commits a batch of this incarnation."""
-        first = True
+        first, handed_over = True, False
 
-        def process(start: JobOffsets, end: JobOffsets, more: bool) -> float | JobOffsets:
-            nonlocal first
+        def process(start: JobOffsets, end: JobOffsets, more: bool, place: Place) -> float | BatchDone:
+            nonlocal first, handed_over
             if self.batches.lock.locked():
                 return _TURN_SECONDS
             with self.batches.hold():
@@ -255,8 +266,13 @@ class Incarnation:
                     self.status.report_stage("first batch")
                 if self.control.is_stopping():
                     raise StoppedError
+                chosen = engine.in_process if place == "in process" else engine.spark if handed_over else engine
                 try:
-                    loop.commit_batch(start, end, more=more)
+                    loop.commit_batch(start, end, more=more, engine=chosen)
+                except SparkNeededError:
+                    handed_over = True
+                    self.status.report_stage("waiting for Spark")
+                    raise
                 except SinkqlError as error:
                     wait = self.retry.stall(error)
                     if wait is None:
@@ -265,8 +281,9 @@ class Incarnation:
                 if self.retry.failures or loop.conflicts() != self.status.conflicts:
                     self.retry.failures, self.status.conflicts = 0, loop.conflicts()
                     self.status.record("running")
+                handed_over = False
             if loop.caught_up():
                 self.control.wake.set()
-            return loop.checkpoint.end
+            return BatchDone(loop.checkpoint.end, loop.last_place)
 
         return process

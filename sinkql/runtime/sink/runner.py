@@ -15,10 +15,11 @@ from sinkql.runtime.batch.events import Ending
 from sinkql.runtime.sink.control import SinkControl
 from sinkql.runtime.sink.host import SinkHost, SinkOutcome
 from sinkql.runtime.sink.incarnation import BatchTracker, Incarnation, ReassignedError, StoppedError
+from sinkql.runtime.sink.place import reason_for_spark
 from sinkql.runtime.sink.retry import RetryPolicy
 from sinkql.runtime.sink.status import StatusReporter
 from sinkql.runtime.sink.workload import SinkAssignment, WorkloadFollower
-from sinkql.runtime.spark.session import CancelledError
+from sinkql.runtime.spark.settings import CancelledError
 
 
 @dataclass(slots=True)
@@ -102,7 +103,8 @@ class SinkRunner:
                 if not isinstance(error, LateError) or not self.retry.wait(error):
                     return self._end(self.retry.outcome_of(error))
         self.leased = True
-        self.host.spark.prepare()
+        if reason_for_spark(self.job) is not None:
+            self.host.spark.prepare()
         try:
             outcome = self._hold_lease(epoch)
             if outcome.ending == "caught up":

@@ -38,6 +38,8 @@ def _with_pacing(job: physical.Job, other: physical.Job) -> physical.Job:
         texts=other.texts,
         master=other.master,
         conf=other.conf,
+        execution=other.execution,
+        spark_idle=other.spark_idle,
     )
 
 

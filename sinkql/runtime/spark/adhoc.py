@@ -18,6 +18,7 @@ from sinkql.runtime.spark import session as spark
 from sinkql.runtime.spark.arrow import from_spark, to_spark
 from sinkql.runtime.spark.diagnosis import spark_message
 from sinkql.runtime.spark.scratch_folder import ScratchFolder
+from sinkql.runtime.spark.settings import SparkSettings
 
 _HINT = "Guard it, as in CASE WHEN value ~ '^[0-9]{1,9}$' THEN value::int END or 1 / NULLIF(value, 0)."
 
@@ -27,7 +28,7 @@ class AdhocSpark:
 
     def __init__(self, folder: Path) -> None:
         self._folder = ScratchFolder(folder, "query")
-        self._settings = spark.SparkSettings("local[*]", {}, self._folder.path, "sinkql query")
+        self._settings = SparkSettings("local[*]", {}, self._folder.path, "sinkql query")
         self._session: SparkSession | None = None
         self._starting: spark.SparkStart | None = None
         # Ctrl-C reaches the JVM through the main thread's socket, which must be free then

@@ -23,6 +23,7 @@ from sinkql.runtime.spark import session as spark
 from sinkql.runtime.spark.batch_worker import SparkWorker
 from sinkql.runtime.spark.class_archive import archive_of, tidy
 from sinkql.runtime.spark.java import check_java
+from sinkql.runtime.spark.settings import SparkSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,7 +54,7 @@ def main() -> None:
 def _rehearse(draft: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="sinkql-") as folder:
         os.environ[_OPTIONS] = f"{os.environ.get(_OPTIONS, '')} -XX:ArchiveClassesAtExit={draft}"
-        session = spark.start(spark.SparkSettings("local[2]", {}, Path(folder), "rehearsal of a start"))
+        session = spark.start(SparkSettings("local[2]", {}, Path(folder), "rehearsal of a start"))
         try:
             done = threading.Event()
 

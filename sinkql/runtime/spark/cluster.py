@@ -22,6 +22,7 @@ from sinkql.errors import SinkqlError
 from sinkql.runtime.spark import internals
 from sinkql.runtime.spark.master import ADDRESSED, KUBERNETES, STANDALONE, own_address, unanswered
 from sinkql.runtime.spark.package import cached_archives, python_version
+from sinkql.runtime.spark.settings import CORES, requested_cores
 from sinkql.state_store.directory import EXECUTOR
 from sinkql.storage import files as storage_files
 
@@ -55,8 +56,6 @@ _ELSEWHERE = ("spark.kubernetes.executor.podTemplateFile", "spark.kubernetes.loc
 """Settings that may already give pods a folder for spilled data."""
 _SCRATCH = "/var/data/spark"
 """The folder on executors' pods; Spark would use the path of this machine."""
-_EXECUTORS = "spark.executor.instances"
-_CORES = "spark.executor.cores"
 _WAITING = "spark.scheduler.maxRegisteredResourcesWaitingTime"
 _LOOK_SECONDS = 0.1
 _WATCH_SECONDS = 2.0
@@ -87,12 +86,6 @@ def python(conf: Mapping[str, str]) -> str:
     return conf.get(_PYTHON) or f"python{python_version()}"
 
 
-def cores(conf: Mapping[str, str]) -> int | None:
-    """Return the total number of requested cores of all executors; None if the settings do not limit it."""
-    executors = conf.get(_EXECUTORS)
-    return int(executors) * int(conf.get(_CORES, "1")) if executors is not None else None
-
-
 def with_executor_settings(master: str, conf: Mapping[str, str], folder: Path) -> dict[str, str]:
     """Return the settings, with additions by which executors find SinkQL and the driver; users' settings win.
 
@@ -106,9 +99,9 @@ def with_executor_settings(master: str, conf: Mapping[str, str], folder: Path) -
     if master.startswith(KUBERNETES):
         settings.setdefault(_AUTHENTICATE, "true")  # Spark generates the secret; other masters may have their own
     if master.startswith(STANDALONE):
-        wanted = cores(conf)
+        wanted = requested_cores(conf)
         if wanted is not None:  # a standalone master grants all cores of a machine, and no number of executors
-            settings.setdefault(_CORES, "1")
+            settings.setdefault(CORES, "1")
             if not _elastic(conf):
                 settings.setdefault("spark.cores.max", str(wanted))
         if settings.get(_AUTHENTICATE) == "true" and _GIVEN_SECRET in os.environ:

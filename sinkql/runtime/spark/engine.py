@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from typing import Any
@@ -27,8 +26,7 @@ from sinkql.lowering.spark.task_input import map_steps, side_steps, spark_steps
 from sinkql.lowering.task_input import TaskInput
 from sinkql.physical import DIFF, SEQ
 from sinkql.runtime.batch import failure
-from sinkql.runtime.batch.engine import Batch, Outcome, SparkNeededError
-from sinkql.runtime.local.engine import LocalEngine
+from sinkql.runtime.batch.engine import Batch, Outcome
 from sinkql.runtime.local.task import (
     ReadTask,
     SourceColumns,
@@ -83,8 +81,6 @@ class SparkEngine:
 
     def execute(self, job: physical.Job, batch: Batch) -> Outcome:
         """Run the batch; raises a task's SinkqlError unchanged, SQ3201 for an expression that failed for a row."""
-        with suppress(SparkNeededError):
-            return LocalEngine(self.buckets, policy="decline").execute(job, batch)
         key = uuid.uuid4().hex  # input data cannot contain it
         with task_reports(self.spark.sparkContext, key) as (leave, words):
             frames = _Frames(self, job, batch, key, leave, words)

@@ -55,6 +55,11 @@ def check_java() -> Java:
     raise first or SinkqlError("SQ4001", "Spark needs Java, and none was found", hint=_HINT)
 
 
+def is_java_missing() -> bool:
+    """Return whether no program is found that could be a Java; one that is found is not started."""
+    return not any(shutil.which(path) for path in _candidates())
+
+
 def unused_home() -> str | None:
     """Return why Spark does not run on the Java of JAVA_HOME; None if it does, or if the variable is not set."""
     home = os.environ.get("JAVA_HOME")

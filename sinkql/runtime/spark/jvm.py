@@ -25,18 +25,14 @@ from py4j.protocol import Py4JError
 from pyspark.java_gateway import launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
 
+from sinkql.runtime.spark.settings import PATIENCE_SECONDS, PORT
+
 _LOOK_SECONDS = 0.05
-_PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
-PATIENCE_SECONDS = 30.0
+_SECRET = "PYSPARK_GATEWAY_SECRET"
 
 
 class JvmEndedError(Exception):
     """A JVM ended before its gateway was reachable."""
-
-
-def submitted() -> bool:
-    """Return whether a JVM started this process, as spark-submit does, and listens to it."""
-    return _PORT in os.environ
 
 
 class Jvm:
@@ -111,7 +107,7 @@ class Jvm:
                 time.sleep(_LOOK_SECONDS)
             with answer.open("rb") as data:
                 port, secret = read_int(data), UTF8Deserializer().loads(data)
-        with _variables({_PORT: str(port), _SECRET: secret}):
+        with _variables({PORT: str(port), _SECRET: secret}):
             return launch_gateway()
 
     def kill(self) -> None:

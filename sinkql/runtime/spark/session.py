@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
@@ -27,8 +26,9 @@ from sinkql.errors import SinkqlError, temporary_folder_error
 from sinkql.runtime.spark import cluster, internals
 from sinkql.runtime.spark.class_archive import Archive, archive_of
 from sinkql.runtime.spark.java import Java, check_java
-from sinkql.runtime.spark.jvm import PATIENCE_SECONDS, Jvm
+from sinkql.runtime.spark.jvm import Jvm
 from sinkql.runtime.spark.python_function import register
+from sinkql.runtime.spark.settings import PATIENCE_SECONDS, CancelledError, SparkSettings, bucket_count
 from sinkql.storage import files
 
 _PYSPARK = Path(pyspark.__file__).parent
@@ -38,22 +38,9 @@ _SILENT = logging.CRITICAL + 1
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 _RULES = "org.apache.spark.sql.catalyst.optimizer"
 _NEVER = "3650d"
-_MOST_WORKERS = 8
 _FEW_CORES = 2
-_CORES_ELSEWHERE = 8
-"""The assumed number of executors if the cluster's settings do not limit it."""
-_LISTENING = (
-    "spark.eventLog.", "spark.extraListeners", "spark.plugins", "spark.metrics.", "spark.sql.queryExecutionListeners",
-    "spark.sql.streaming.streamingQueryListeners", "spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions",
-)  # fmt: skip
-"""Settings that may give the JVM work to do as it ends."""
 _OF_JVM = ("spark.driver.memory", "spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions")
 """Settings that a running JVM can no longer change."""
-_JAVA_OPTIONS = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
-_WRITING = re.compile("(?i)exit|agent|flight")
-"""Java options of that kind: an archive of classes, a coverage, a recording."""
-_SUBMITTED = "PYSPARK_SUBMIT_ARGS"
-_GIVING_OPTIONS = "--driver-java-options"
 _LOG4J = """\
 rootLogger.level = warn
 rootLogger.appenderRef.file.ref = file
@@ -63,57 +50,6 @@ appender.file.fileName = {file}
 appender.file.layout.type = PatternLayout
 appender.file.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss}} %p %c{{1}}: %m%n%ex
 """
-
-
-@dataclass(frozen=True, slots=True)
-class SparkSettings:
-    """The settings to start a Spark application; `folder` is private to it, for its log and its spilled data.
-
-    A `submitted` application runs in the JVM that started this process.
-    """
-
-    master: str
-    conf: Mapping[str, str]
-    folder: Path
-    name: str = "sinkql"
-    submitted: bool = False
-
-    @property
-    def local(self) -> bool:
-        """Return whether all of it runs on this machine."""
-        return self.master.startswith("local")
-
-    @property
-    def killable(self) -> bool:
-        """Return whether a Spark without a running batch can be killed without loss."""
-        options = " ".join(os.environ.get(name, "") for name in _JAVA_OPTIONS)
-        submitted = os.environ.get(_SUBMITTED, "")
-        listening = any(name.startswith(_LISTENING) for name in self.conf) or any(
-            option in f"{options} {submitted}" for option in (*_LISTENING, _GIVING_OPTIONS)
-        )
-        return self.local and not listening and not _WRITING.search(options)
-
-    @property
-    def log(self) -> Path:
-        """Return the file of Spark's log and its workers' output."""
-        return self.folder / "spark.log"
-
-
-def bucket_count(settings: SparkSettings) -> int:
-    """Return the number of shuffle partitions, which are the buckets of state and key indexes."""
-    setting = settings.conf.get("spark.sql.shuffle.partitions")
-    if setting:
-        return int(setting)
-    return max(2, _cores(settings)) if settings.local else 2 * _cores(settings)
-
-
-def worker_count(settings: SparkSettings) -> int:
-    """Return how many sinks can run a batch at the same time."""
-    return min(_MOST_WORKERS, _cores(settings)) if settings.local else _MOST_WORKERS
-
-
-class CancelledError(Exception):
-    """The start of Spark was cancelled."""
 
 
 class SparkStart:
@@ -394,16 +330,6 @@ def _required(settings: SparkSettings, conf: Path) -> dict[str, str]:
             "spark.executor.heartbeat.maxFailures": "1000000000",
         }
     return required
-
-
-def _cores(settings: SparkSettings) -> int:
-    """Return how many tasks can run together; on a remote cluster, the requested number."""
-    if not settings.local:
-        return cluster.cores(settings.conf) or _CORES_ELSEWHERE
-    wanted = re.match(r"local\[(\d+)", settings.master)
-    if wanted is not None:
-        return int(wanted[1])
-    return 1 if settings.master == "local" else len(os.sched_getaffinity(0))
 
 
 def _joined(settings: SparkSettings, jvm: Jvm) -> JavaGateway:

@@ -1,0 +1,55 @@
+"""Run a batch in this process if it can, and in Spark otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
+from sinkql import physical
+from sinkql.runtime.batch.engine import Batch, Engine, Outcome, SparkNeededError
+
+
+class PlacedEngine:
+    """The two engines of a sink, which have the same buckets and continue from each other's state.
+
+    `in_process` raises SparkNeededError for what it leaves to Spark. `open_spark` opens Spark's engine with the first
+    such batch; `in_use` keeps Spark running while the engine executes.
+    """
+
+    def __init__(
+        self,
+        in_process: Engine,
+        open_spark: Callable[[], Engine],
+        in_use: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        self.in_process = in_process
+        self.bucketing = in_process.bucketing
+        self.buckets = in_process.buckets
+        self.spark = _EngineInUse(self, open_spark, in_use)
+
+    def execute(self, job: physical.Job, batch: Batch) -> Outcome:
+        """Execute the batch in this process, or else in Spark."""
+        try:
+            return self.in_process.execute(job, batch)
+        except SparkNeededError:
+            return self.spark.execute(job, batch)
+
+
+class _EngineInUse:
+    """Spark's engine of a placed engine."""
+
+    def __init__(
+        self, placed: PlacedEngine, open_spark: Callable[[], Engine], in_use: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        self.bucketing = placed.bucketing
+        self.buckets = placed.buckets
+        self._open = open_spark
+        self._in_use = in_use
+        self._engine: Engine | None = None
+
+    def execute(self, job: physical.Job, batch: Batch) -> Outcome:
+        """Execute the batch in Spark."""
+        with self._in_use():
+            if self._engine is None:
+                self._engine = self._open()
+            return self._engine.execute(job, batch)

@@ -1,0 +1,615 @@
+"""Decide which sink's batch runs next, where and when: a state machine without threads and clocks.
+
+`Schedule.next` takes one event and returns the actions that follow from it. `scheduler` carries them out in threads,
+and tells the results as further events.
+
+A sink waits until its batch is due, is looked at for new input, is ready, and runs. Its batch runs in one of two
+places: in a thread of this process, or in a streaming query of Spark. Both places have workers. A worker takes ready
+sinks within a *scheduling round*, which it stays in while more batches are due soon: Spark's workers pay the cost of a
+trigger once a round, not once a batch.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Generic, Literal, TypeVar
+
+Place = Literal["in process", "Spark"]
+"""Where a batch runs: in a thread of this process, or in a streaming query of Spark."""
+
+PLACES: tuple[Place, ...] = ("in process", "Spark")
+_AVAILABLE = "starting", "waiting"
+"""States in which a worker takes a ready sink."""
+
+
+@dataclass(slots=True, eq=False)
+class SinkTurn:
+    """Where a sink is in the schedule, which alone changes it.
+
+    * `needs_spark`: all its batches are Spark's.
+    * `place`: where its next batch runs: where the last one ran, or in Spark after a hand-over.
+    * `has_batch`: the end of its next batch is known, as in a retry: nothing must look for new input.
+    * `turn`: changes whenever the sink is queued, so that the answer to an old look is recognized.
+    """
+
+    needs_spark: bool = field(default=False, kw_only=True)
+    place: Place = field(default="in process", init=False)
+    state: Literal["waiting", "looking", "ready", "running", "removed"] = field(default="removed", init=False)
+    has_batch: bool = field(default=False, init=False)
+    turn: int = field(default=-1, init=False)
+
+
+@dataclass(slots=True, eq=False)
+class WorkerTurn:
+    """A worker and its state: "starting" until its round begins, "waiting" for a ready sink within the round.
+
+    `since` is when the state began, except "waiting"; while it runs, when its batch began. `until` is the end of the
+    round, `batches` the number of batches in it.
+    """
+
+    place: Place
+    state: Literal["idle", "starting", "running", "waiting", "retired"] = "idle"
+    since: float = 0.0
+    until: float = 0.0
+    batches: int = 0
+
+
+SinkT = TypeVar("SinkT", bound=SinkTurn)
+WorkerT = TypeVar("WorkerT", bound=WorkerTurn)
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SinkAdded(Generic[SinkT]):
+    """A sink joins the schedule; its batch is due after `due_in` seconds."""
+
+    sink: SinkT
+    due_in: float
+
+
+@dataclass(frozen=True, slots=True)
+class SinkPaced(Generic[SinkT]):
+    """A sink's pacing has changed: its next batch is due after `due_in` seconds, unless a batch waits for a retry.
+
+    From the next batch on, all of its batches are Spark's if `needs_spark`.
+    """
+
+    sink: SinkT
+    due_in: float
+    needs_spark: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SinkRemoved(Generic[SinkT]):
+    """A sink leaves the schedule; a running batch goes on to its end."""
+
+    sink: SinkT
+
+
+@dataclass(frozen=True, slots=True)
+class InputFound(Generic[SinkT]):
+    """A look found new input."""
+
+    sink: SinkT
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class NoInput(Generic[SinkT]):
+    """A look found nothing new; the next one is due after `due_in` seconds."""
+
+    sink: SinkT
+    turn: int
+    due_in: float
+
+
+@dataclass(frozen=True, slots=True)
+class LookFailed(Generic[SinkT]):
+    """A look raised an error."""
+
+    sink: SinkT
+    turn: int
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class BatchCommitted(Generic[SinkT]):
+    """A batch is committed; the next one is due after `due_in` seconds, and first tried at `place`."""
+
+    sink: SinkT
+    place: Place
+    due_in: float
+
+
+@dataclass(frozen=True, slots=True)
+class BatchDelayed(Generic[SinkT]):
+    """A batch failed, or cannot run yet, and is tried again after `seconds`."""
+
+    sink: SinkT
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class BatchHandedOver(Generic[SinkT]):
+    """A batch that began in this process needs Spark; nothing of it is committed."""
+
+    sink: SinkT
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFailed(Generic[SinkT]):
+    """A batch raised an error that ends the schedule of its sink."""
+
+    sink: SinkT
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOpened(Generic[WorkerT]):
+    """A worker exists, and waits for its first round."""
+
+    worker: WorkerT
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFailed:
+    """No worker could be opened."""
+
+    place: Place
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFailed(Generic[WorkerT]):
+    """A worker can run no round any more."""
+
+    worker: WorkerT
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class RoundBegan(Generic[WorkerT]):
+    """A worker's round has begun."""
+
+    worker: WorkerT
+
+
+@dataclass(frozen=True, slots=True)
+class BatchWanted(Generic[WorkerT]):
+    """A worker in a round wants a batch. The answer is `Run`, `EndRound`, or nothing: it waits, and asks again.
+
+    `worn` if another worker should replace it.
+    """
+
+    worker: WorkerT
+    worn: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TimePassed:
+    """Some time has passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The schedule ends: no other batch begins."""
+
+
+Event = (
+    SinkAdded[SinkT]
+    | SinkPaced[SinkT]
+    | SinkRemoved[SinkT]
+    | InputFound[SinkT]
+    | NoInput[SinkT]
+    | LookFailed[SinkT]
+    | BatchCommitted[SinkT]
+    | BatchDelayed[SinkT]
+    | BatchHandedOver[SinkT]
+    | BatchFailed[SinkT]
+    | WorkerOpened[WorkerT]
+    | OpenFailed
+    | WorkerFailed[WorkerT]
+    | RoundBegan[WorkerT]
+    | BatchWanted[WorkerT]
+    | TimePassed
+    | Closed
+)
+
+# --- actions ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Look(Generic[SinkT]):
+    """Look for new input of a sink, without delaying others."""
+
+    sink: SinkT
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Open a worker, without delaying others: Spark may have to start."""
+
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class StartRound(Generic[WorkerT]):
+    """Start a round of an idle worker."""
+
+    worker: WorkerT
+
+
+@dataclass(frozen=True, slots=True)
+class Run(Generic[SinkT, WorkerT]):
+    """Run the sink's batch in the worker."""
+
+    worker: WorkerT
+    sink: SinkT
+
+
+@dataclass(frozen=True, slots=True)
+class EndRound(Generic[WorkerT]):
+    """End the worker's round."""
+
+    worker: WorkerT
+
+
+@dataclass(frozen=True, slots=True)
+class Retire(Generic[WorkerT]):
+    """Stop a worker once its round has ended."""
+
+    worker: WorkerT
+
+
+@dataclass(frozen=True, slots=True)
+class Fail(Generic[SinkT]):
+    """Tell a sink that it has left the schedule because of an error."""
+
+    sink: SinkT
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class RestSpark:
+    """Stop Spark until a batch needs it again."""
+
+
+Action = (
+    Look[SinkT]
+    | Open
+    | StartRound[WorkerT]
+    | Run[SinkT, WorkerT]
+    | EndRound[WorkerT]
+    | Retire[WorkerT]
+    | Fail[SinkT]
+    | RestSpark
+)
+
+# --- the machine ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class ScheduleLimits:
+    """The limits of a schedule; times are in seconds.
+
+    * `most`: the most workers of each place that are not slow.
+    * `round`: how long a worker stays in a round.
+    * `ahead`: how long before the end of a round of several batches another worker is started.
+    * `slow`, `most_slow`: after how long a batch's worker is not counted, and how many are not.
+    * `spare`: how long a worker that is not the last of its place may be idle.
+    * `spark_idle`: how long Spark runs without use.
+    """
+
+    most: int = 1
+    round: float = 10.0
+    ahead: float = 1.0
+    slow: float = 10.0
+    most_slow: int = 8
+    spare: float = 60.0
+    spark_idle: float = 300.0
+
+
+class _DueQueue(Generic[SinkT]):
+    """The waiting sinks of a place by the time of their next batch."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, SinkT]] = []
+
+    def push(self, sink: SinkT, at: float) -> None:
+        heapq.heappush(self._heap, (at, sink.turn, sink))
+
+    def due_at(self) -> float | None:
+        """Return when the next batch is due."""
+        while self._heap and not self._is_current(self._heap[0]):
+            heapq.heappop(self._heap)  # the sink was removed, or is due at another time now
+        return self._heap[0][0] if self._heap else None
+
+    def _is_current(self, entry: tuple[float, int, SinkT]) -> bool:
+        _, turn, sink = entry
+        return sink.state == "waiting" and sink.turn == turn
+
+    def pop_due(self, now: float) -> Iterator[SinkT]:
+        """Yield and remove the sinks that are due."""
+        while (due_at := self.due_at()) is not None and due_at <= now:
+            yield heapq.heappop(self._heap)[2]
+
+
+@dataclass(slots=True)
+class _Pool(Generic[SinkT, WorkerT]):
+    """The workers of a place, and the sinks whose next batch runs there."""
+
+    place: Place
+    limits: ScheduleLimits
+    workers: list[WorkerT] = field(default_factory=list)
+    ready: deque[SinkT] = field(default_factory=deque)
+    queue: _DueQueue[SinkT] = field(default_factory=_DueQueue)
+    wants_worker: bool = False
+    needs_relief: bool = False
+    opening: int = 0
+
+    def available(self) -> int:
+        return sum(worker.state in _AVAILABLE for worker in self.workers)
+
+    def is_short(self, now: float) -> bool:
+        """Return whether another worker is wanted and allowed."""
+        counted = len(self.workers) + self.opening - self._count_slow(now)
+        return self.wants_worker and counted < self.limits.most
+
+    def _count_slow(self, now: float) -> int:
+        slow = [each for each in self.workers if each.state == "running" and now >= each.since + self.limits.slow]
+        return min(len(slow), self.limits.most_slow)
+
+
+class Schedule(Generic[SinkT, WorkerT]):
+    """The sinks and workers of one process. Not thread-safe."""
+
+    def __init__(self, limits: ScheduleLimits | None = None) -> None:
+        self.limits = limits or ScheduleLimits()
+        self.sinks: dict[SinkT, None] = {}
+        self.closed = False
+        self._pools: dict[Place, _Pool[SinkT, WorkerT]] = {place: _Pool(place, self.limits) for place in PLACES}
+        self._turns = itertools.count()
+        self._spark_unused_since: float | None = None
+
+    def workers(self, place: Place | None = None) -> list[WorkerT]:
+        """Return the workers of a place, or all."""
+        return [each for pool in self._pools.values() if place in (None, pool.place) for each in pool.workers]
+
+    def due_at(self) -> float | None:
+        """Return when the next sink is due."""
+        times = [at for pool in self._pools.values() if (at := pool.queue.due_at()) is not None]
+        return min(times, default=None)
+
+    def is_waited_for(self, sink: SinkT) -> bool:
+        """Return whether more sinks are ready than there are free workers where this sink runs."""
+        pool = self._pools[sink.place]
+        return len(pool.ready) > sum(worker.state != "running" for worker in pool.workers)
+
+    def next(self, event: Event[SinkT, WorkerT], now: float) -> list[Action[SinkT, WorkerT]]:
+        """Return the actions that follow from an event at the time `now`, in seconds of a monotonic clock."""
+        return list(self._next(event, now))
+
+    def _next(self, event: Event[SinkT, WorkerT], now: float) -> Iterator[Action[SinkT, WorkerT]]:
+        match event:
+            case SinkAdded(sink, due_in):
+                self.sinks[sink] = None
+                sink.place = "Spark" if sink.needs_spark else "in process"
+                self._wait(sink, now + due_in)
+            case SinkPaced(sink, due_in, needs_spark):
+                sink.needs_spark = needs_spark
+                if sink.state == "waiting" and not sink.has_batch:
+                    sink.place = "Spark" if needs_spark else sink.place
+                    self._wait(sink, now + due_in)
+            case SinkRemoved(sink):
+                self._remove(sink)
+            case InputFound(sink, turn):
+                if self._is_looked_for(sink, turn):
+                    sink.has_batch = True
+                    yield from self._offer(sink, now)
+            case NoInput(sink, turn, due_in):
+                if self._is_looked_for(sink, turn):
+                    self._wait(sink, now + due_in)
+            case LookFailed(sink, turn, error):
+                if self._is_looked_for(sink, turn):
+                    yield self._fail(sink, error)
+            case BatchCommitted() | BatchDelayed() | BatchHandedOver() | BatchFailed():
+                yield from self._end_batch(event, now)
+            case WorkerOpened(worker):
+                yield from self._opened(worker, now)
+            case OpenFailed(place, error):
+                yield from self._open_failed(self._pools[place], error)
+            case WorkerFailed(worker, error):
+                yield from self._lose(worker, error)
+            case RoundBegan(worker):
+                worker.until, worker.batches = now + self.limits.round, 0
+            case BatchWanted(worker, worn):
+                yield from self._serve(worker, now, worn=worn)
+            case TimePassed():
+                yield from self._pass(now)
+            case Closed():
+                self.closed = True
+                for pool in self._pools.values():
+                    pool.wants_worker = pool.needs_relief = False
+
+    # --- sinks -------------------------------------------------------------------------------------------------------
+
+    def _wait(self, sink: SinkT, at: float) -> None:
+        sink.state, sink.turn = "waiting", next(self._turns)
+        self._pools[sink.place].queue.push(sink, at)
+
+    def _is_looked_for(self, sink: SinkT, turn: int) -> bool:
+        return sink.state == "looking" and sink.turn == turn
+
+    def _offer(self, sink: SinkT, now: float) -> Iterator[Action[SinkT, WorkerT]]:
+        pool = self._pools[sink.place]
+        sink.state = "ready"
+        pool.ready.append(sink)
+        yield from self._start_rounds(pool, now)
+
+    def _remove(self, sink: SinkT) -> None:
+        self.sinks.pop(sink, None)
+        if sink.state == "ready":
+            self._pools[sink.place].ready.remove(sink)
+        if sink.state != "running":
+            sink.state = "removed"
+
+    def _fail(self, sink: SinkT, error: Exception) -> Fail[SinkT]:
+        self.sinks.pop(sink, None)
+        sink.state = "removed"
+        return Fail(sink, error)
+
+    def _end_batch(
+        self,
+        event: BatchCommitted[SinkT] | BatchDelayed[SinkT] | BatchHandedOver[SinkT] | BatchFailed[SinkT],
+        now: float,
+    ) -> Iterator[Action[SinkT, WorkerT]]:
+        sink = event.sink
+        if isinstance(event, BatchFailed):
+            yield self._fail(sink, event.error)
+        elif sink not in self.sinks:
+            sink.state = "removed"
+        elif isinstance(event, BatchDelayed):
+            self._wait(sink, now + event.seconds)
+        elif isinstance(event, BatchHandedOver):
+            sink.place = "Spark"
+            yield from self._offer(sink, now)
+        else:
+            sink.has_batch = False
+            sink.place = "Spark" if sink.needs_spark else event.place
+            self._wait(sink, now + event.due_in)
+
+    def _pass(self, now: float) -> Iterator[Action[SinkT, WorkerT]]:
+        if self.closed:
+            return
+        for pool in self._pools.values():
+            for sink in list(pool.queue.pop_due(now)):
+                if sink.has_batch:
+                    yield from self._offer(sink, now)
+                else:
+                    sink.state = "looking"
+                    yield Look(sink, sink.turn)
+            for worker in list(pool.workers):
+                if worker.state == "idle" and len(pool.workers) > 1 and now > worker.since + self.limits.spare:
+                    yield self._retire(worker)
+            yield from self._open(pool, now)
+        yield from self._rest(now)
+
+    # --- workers -----------------------------------------------------------------------------------------------------
+
+    def _start_rounds(
+        self, pool: _Pool[SinkT, WorkerT], now: float, *, relief: bool = False
+    ) -> Iterator[Action[SinkT, WorkerT]]:
+        """Start as many idle workers as the ready sinks need, or one as `relief` for batches that are due soon."""
+        if self.closed:
+            return
+        pool.needs_relief |= relief
+        wanted = max(len(pool.ready), pool.needs_relief) - pool.available()
+        for worker in pool.workers:
+            if wanted > 0 and worker.state == "idle":
+                worker.state = "starting"
+                wanted -= 1
+                yield StartRound(worker)
+        pool.needs_relief = pool.needs_relief and not pool.available()
+        pool.wants_worker = wanted > 0
+        yield from self._open(pool, now)
+
+    def _open(self, pool: _Pool[SinkT, WorkerT], now: float) -> Iterator[Action[SinkT, WorkerT]]:
+        wanted = max(len(pool.ready), pool.needs_relief) - pool.available() - pool.opening
+        if wanted > 0 and pool.is_short(now):
+            pool.opening += 1
+            yield Open(pool.place)
+
+    def _opened(self, worker: WorkerT, now: float) -> Iterator[Action[SinkT, WorkerT]]:
+        pool = self._pools[worker.place]
+        pool.opening -= 1
+        worker.since = now
+        if self.closed:
+            worker.state = "retired"
+            yield Retire(worker)
+            return
+        pool.workers.append(worker)
+        yield from self._start_rounds(pool, now)
+
+    def _open_failed(self, pool: _Pool[SinkT, WorkerT], error: Exception) -> Iterator[Action[SinkT, WorkerT]]:
+        """Fail the ready sinks; they may be added again."""
+        pool.opening -= 1
+        pool.wants_worker = pool.needs_relief = False
+        ready, pool.ready = list(pool.ready), deque()
+        for sink in ready:
+            yield self._fail(sink, error)
+
+    def _lose(self, worker: WorkerT, error: Exception) -> Iterator[Action[SinkT, WorkerT]]:
+        """Retire a worker that failed, and fail the sinks whose next batch needs its place; they may be added again."""
+        if worker.state == "retired":
+            return
+        yield self._retire(worker)
+        pool = self._pools[worker.place]
+        pool.ready.clear()
+        pool.wants_worker = pool.needs_relief = False
+        for sink in [each for each in self.sinks if each.place == worker.place and each.state != "running"]:
+            if sink.has_batch or sink.needs_spark:
+                yield self._fail(sink, error)
+            else:
+                sink.place = "in process"
+
+    def _retire(self, worker: WorkerT) -> Retire[WorkerT]:
+        self._pools[worker.place].workers.remove(worker)
+        worker.state = "retired"
+        return Retire(worker)
+
+    def _serve(self, worker: WorkerT, now: float, *, worn: bool) -> Iterator[Action[SinkT, WorkerT]]:
+        pool = self._pools[worker.place]
+        retired = worker.state == "retired"
+        if not retired and not self.closed and now < worker.until:
+            if pool.ready:
+                sink = pool.ready.popleft()
+                sink.state = worker.state = "running"
+                worker.since = now
+                worker.batches += 1
+                if worker.batches > 1 and now >= worker.until - self.limits.ahead:
+                    yield from self._start_rounds(pool, now, relief=True)
+                yield Run(worker, sink)
+                return
+            soon = self._next_ready_at(pool, now)
+            if soon is not None and soon <= worker.until:
+                worker.state = "waiting"
+                return
+        if not retired:
+            worker.state, worker.since = "idle", now
+            if worn:  # a busy worker is never seen while it is idle
+                yield self._retire(worker)
+            yield from self._start_rounds(pool, now, relief=self._needs_another_round(pool, worker, now))
+        yield EndRound(worker)
+
+    def _needs_another_round(self, pool: _Pool[SinkT, WorkerT], worker: WorkerT, now: float) -> bool:
+        """Return whether a batch is due soon after a round of several batches."""
+        soon = self._next_ready_at(pool, now)
+        return worker.batches > 1 and soon is not None and soon <= now + self.limits.ahead
+
+    def _next_ready_at(self, pool: _Pool[SinkT, WorkerT], now: float) -> float | None:
+        """Return when a sink of a place may be ready; a running one may be, as soon as its batch ends."""
+        active = any(sink.place == pool.place and sink.state in ("looking", "running") for sink in self.sinks)
+        return now if active else pool.queue.due_at()
+
+    def _rest(self, now: float) -> Iterator[Action[SinkT, WorkerT]]:
+        """Stop Spark if no sink has needed it for long."""
+        pool = self._pools["Spark"]
+        spark_sinks = [sink for sink in self.sinks if sink.place == "Spark"]
+        used = any(sink.needs_spark or sink.has_batch for sink in spark_sinks) or pool.opening > 0
+        if used or any(worker.state != "idle" for worker in pool.workers):
+            self._spark_unused_since = None
+        elif self._spark_unused_since is None:
+            self._spark_unused_since = now
+        elif now >= self._spark_unused_since + self.limits.spark_idle:
+            self._spark_unused_since = now
+            for sink in spark_sinks:
+                sink.place = "in process"
+            for worker in list(pool.workers):
+                yield self._retire(worker)
+            yield RestSpark()
