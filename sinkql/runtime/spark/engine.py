@@ -29,6 +29,7 @@ from sinkql.physical import DIFF, SEQ
 from sinkql.runtime.batch import failure
 from sinkql.runtime.batch.engine import Batch, Outcome, SparkNeededError
 from sinkql.runtime.local.engine import LocalEngine
+from sinkql.runtime.local.murmur3 import hashes_of
 from sinkql.runtime.local.task import (
     ReadTask,
     SourceColumns,
@@ -44,7 +45,6 @@ from sinkql.runtime.spark.arrow import (
     batches_to_spark,
     bucket_column,
     from_spark,
-    hashes_of,
     map_in_arrow,
     split_bucket_rows,
     with_bucket_rows,
