@@ -29,7 +29,7 @@ from sinkql.logical.type import BIGINT, parse_type
 from sinkql.lowering.common_subplan import named
 from sinkql.lowering.fused_join import fuse_joins
 from sinkql.lowering.join_input import SidesPreparation
-from sinkql.runtime.local.xxhash64 import prepared_sides
+from sinkql.runtime.local.task_input import prepared_sides
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements, InputEvents
 from sinkql.runtime.state.operator import stateful
@@ -288,7 +288,7 @@ class Chain:
                 inputs = [self._rows(each, held, batches, words) for each in operator.entering]
                 meant = stateful(operator)
                 assert isinstance(meant.preparation, SidesPreparation)
-                rows = prepared_sides(meant.preparation, inputs).to_batches()
+                rows = prepared_sides(meant.preparation, inputs, 1).to_batches()
                 task = task_of(meant, held, *(InputEvents() for _ in inputs))
                 start = time.process_time()
                 found = list(task(0, "t", iter(rows), words.append))

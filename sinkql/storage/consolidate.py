@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 
 def consolidate(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
@@ -15,13 +17,7 @@ def consolidate(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
         return []
     rows = pa.Table.from_batches(batches).combine_chunks()
     diffs = rows.column("$diff").to_numpy()
-    codes = np.zeros(len(rows), np.int64)
-    for name in rows.schema.names:
-        if name != "$diff":
-            column_codes = _codes(rows.column(name).combine_chunks())
-            codes = np.unique(codes * (int(column_codes.max(initial=0)) + 1) + column_codes, return_inverse=True)[
-                1
-            ].reshape(-1)
+    codes = row_codes(rows.drop_columns(["$diff"]))
     sums = np.bincount(codes, weights=diffs).astype(np.int64)
     first = np.full(len(sums), len(rows), np.int64)
     np.minimum.at(first, codes, np.arange(len(rows)))
@@ -33,9 +29,34 @@ def consolidate(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
     return list(batches)
 
 
-def _codes(values: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def row_codes(rows: pa.Table) -> NDArray[np.int64]:
+    """Return a number below the number of rows for each row; equal rows have equal numbers."""
+    codes = np.zeros(len(rows), np.int64)
+    for column in rows.columns:
+        column_codes = _codes(column.combine_chunks())
+        combined = codes * (int(column_codes.max(initial=0)) + 1) + column_codes
+        codes = np.unique(combined, return_inverse=True)[1].reshape(-1)
+    return codes
+
+
+def _codes(values: pa.Array) -> NDArray[np.int64]:
     """Return a number for each value; equal values have equal numbers."""
+    if pa.types.is_floating(values.type):
+        values = pc.add(values, 0)  # -0 equals 0
     if pa.types.is_nested(values.type):
-        values = pa.array([None if value is None else repr(value) for value in values.to_pylist()], pa.string())
+        values = pa.array([None if value is None else repr(_alike(value)) for value in values.to_pylist()], pa.string())
     codes = pc.dictionary_encode(values, null_encoding="encode").indices
     return np.asarray(codes.to_numpy(zero_copy_only=False), np.int64)
+
+
+def _alike(value: Any) -> Any:
+    """Return a value inside arrays and records with -0 as 0."""
+    match value:
+        case float():
+            return value + 0.0
+        case dict():
+            return [_alike(part) for part in value.values()]
+        case list() | tuple():
+            return list(map(_alike, value))
+        case _:
+            return value

@@ -90,7 +90,8 @@ class MemoryWriter(Writer):
 
     def commit(self, task: WriteTask, results: Sequence[WriteResult], checkpoint: Checkpoint) -> Committed:
         """Commit the batch atomically."""
-        ends = [1] if not physical.internal_of(self.write.input) else []  # rows without an order have no such column
+        has_order = self.write.mode != "append" and physical.sequenced(self.write.input)
+        ends = [1] if self.write.change == "append" and not has_order else []  # these rows have no internal column
         changes = [(tuple(row), end) for result in results for *row, end in ((*data, *ends) for data in result.data)]
         if self.write.change == "upsert":
             self.last = self._overwrite(changes)

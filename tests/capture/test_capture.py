@@ -19,7 +19,7 @@ from sinkql.connector_api.cdc import LogRetention
 from sinkql.connector_api.stream import Limit, ReadCounts, Reader, Split
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch.loop import BatchLoop
-from sinkql.runtime.local import engine
+from sinkql.runtime.local import batch
 from sinkql.runtime.local.map import mapped
 from support.patience import Deadline
 from support.running import MemoryControl, job, loop_of
@@ -231,7 +231,7 @@ def test_rows_of_a_full_refresh_are_accounted_for(
     with Running(sinks):
         once(sinks)
         with monkeypatch.context() as patched:
-            patched.setattr(engine, "mapped", lambda *given: pa.concat_tables([mapped(*given)] * 4))
+            patched.setattr(batch, "mapped", lambda *given: pa.concat_tables([mapped(*given)] * 4))
             with pytest.raises(SinkqlError, match="accounted for"):
                 drain(again(sinks))
         assert sinks.rows() == server.rows()

@@ -11,7 +11,8 @@ from operators.pipeline import call, source
 from sinkql import physical
 from sinkql.hash_key import HashKey
 from sinkql.logical.type import BIGINT, BOOLEAN, BYTEA
-from sinkql.runtime.local.xxhash64 import prepared, xxhash64
+from sinkql.runtime.local.task_input import prepared
+from sinkql.runtime.local.xxhash64 import xxhash64
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements, InputEvents
 from sinkql.runtime.state.operator import stateful

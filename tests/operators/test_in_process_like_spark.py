@@ -19,10 +19,12 @@ from operators import pipeline as pipeline_module
 from operators.pipeline import Change, Listed, Pipeline, call, output, overwriting, plain, source
 from sinkql import physical
 from sinkql.connector_api.stream import Split
-from sinkql.logical.type import TEXT
+from sinkql.logical.type import TEXT, parse_type
 from sinkql.lowering.fused_join import fuse_joins
+from sinkql.runtime.batch.engine import SparkNeededError
 from sinkql.runtime.batch.placed_engine import PlacedEngine
-from sinkql.runtime.local import in_process
+from sinkql.runtime.local import batch as local_batch
+from sinkql.runtime.local import size as local_size
 from support.running import placed_engine
 
 if TYPE_CHECKING:
@@ -147,6 +149,40 @@ def _computed() -> physical.Operator:
     return physical.Union(both, "retract")
 
 
+def _flattened() -> physical.Operator:
+    """Return the elements of arrays, some of them several times."""
+    rows = physical.Normalize(_read(), "a1", ("k", "g"))
+    elements = physical.Flatten(rows, output(rows, "c16", "c16"), "element", parse_type("integer"), "n", outer=True)
+    mapped = _of(elements, "g", "c0", "c4", "element", "n")
+    times = output(mapped, "$times", "CASE WHEN c4 THEN 2::bigint WHEN n = 1 THEN 0::bigint ELSE 1::bigint END")
+    return physical.Repeat(mapped, times)
+
+
+def _crossed() -> physical.Operator:
+    """Return all pairs of rows of two sides, and rows with a key beside a replicated side."""
+    rows = physical.Normalize(_read(), "a1", ("k", "g"))
+    left = physical.Side(rows, "j-l", (), ("g", "c0", "c2"))
+    right = physical.Side(source("h", "append", h="text", n="bigint"), "j-r", (), ("h",), replicated=True)
+    pairs = physical.Join("inner", left, right, "j", ())
+    keyed = physical.Side(source("f", "append", f="text", c2="bigint", c18="boolean[]"), "i-r", ("f",), ("c18",),
+                          replicated=True)  # fmt: skip
+    return physical.Join("inner", physical.Side(pairs, "i-l", ("g",), ("g", "c0", "c2", "h")), keyed, "i", (False,))
+
+
+def _grouped() -> physical.Operator:
+    """Return groups by arrays and floats, and a sum of floats."""
+    rows = physical.Normalize(_read(), "a1", ("k", "g"))
+    columns = {each.name: each for each in physical.columns_of(rows)}
+    group = tuple(columns[name] for name in ("g", "c16", "c17", "c19", "c11"))
+    counted = physical.Aggregate(rows, "a2", group, (call("c", "count", None, "bigint"),), "retract")
+    halves = source("f", "append", f="text", c2="bigint", c18="boolean[]")
+    mapped = _of(halves, "f", "c18", d="c2 * 0.5::double precision")
+    by_list = tuple(each for each in physical.columns_of(mapped) if each.name == "c18")
+    summed = physical.Aggregate(mapped, "a3", by_list, (call("s", "sum", "d", "double precision"),), "append")
+    both = (_of(counted, "g", "c16", c="c::double precision"), _of(summed, g="'f'::text", c16="ARRAY[1, 2]", c="s"))
+    return physical.Union(both, "retract")
+
+
 def _of(below: physical.Operator, *names: str, **texts: str) -> physical.Operator:
     every = {name: f'"{name}"' for name in names} | texts
     return physical.Map(below, tuple(output(below, name, text) for name, text in every.items()))
@@ -161,7 +197,7 @@ def _pipeline(folder: Path, body: physical.Operator, engine: PlacedEngine) -> tu
     folder.mkdir()
     pipeline, small = Pipeline(folder, body, engine=engine), [False]
     pipeline.readers = {name: Sized(read, [], small) for name, read in pipeline.reads.items()}
-    key = tuple(name for name in ("g", "c0", "c2") if name in pipeline.names)
+    key = tuple(name for name in ("g", "c0", "c2", "c16", "c18") if name in pipeline.names)
     write = msgspec.structs.replace(pipeline.job.write, key=key)
     pipeline.job = msgspec.structs.replace(pipeline.job, write=write)
     pipeline.names = list(key)  # the write task's columns
@@ -178,11 +214,11 @@ def _kept(pipeline: Pipeline) -> dict[tuple[str, str], list[tuple[Any, ...]]]:
 
 def _too_large(*given: object) -> None:
     """Abandon the in-process batch after all its state is written."""
-    raise in_process._ElsewhereError
+    raise SparkNeededError
 
 
 @pytest.mark.share(4)
-@pytest.mark.parametrize("body", [_whole, _united, _joined, _computed])
+@pytest.mark.parametrize("body", [_whole, _united, _joined, _computed, _flattened, _crossed, _grouped])
 def test_whoever_does_a_batch_gives_the_same_and_keeps_the_same(
     body: Callable[[], physical.Operator], tmp_path: Path, session: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,20 +232,25 @@ def test_whoever_does_a_batch_gives_the_same_and_keeps_the_same(
 
     engine = placed_engine(spark, 3)
     pipelines = {name: _pipeline(tmp_path / name, body(), engine) for name in ("spark", "both", "large")}
-    for turn, size in enumerate((30, 40, 20)):
+    for turn, size in enumerate((30, 40, 20, 15)):
         batch = {
             "e": _changes(pick, came, size),
             "f": [(("a", turn, None), 1), ((None, 2, ()), 1)],
             "h": [(("a", turn), 1)],
         }
+        if turn == 3:
+            batch["e"] = [change for change in batch["e"] if change[1] > 0]
+            came.clear()
         told, kept = {}, {}
         for name, (pipeline, small) in pipelines.items():
             small[0] = name == "large" or (name == "both" and turn != 1)
+            if turn == 3:
+                pipeline.truncate("e")
             pipeline.offer(**{source: batch[source] for source in pipeline.readers})
             before = asked
             with monkeypatch.context() as patch:
                 if name == "large":
-                    patch.setattr(in_process.InProcessBatch, "_written", _too_large)
+                    patch.setattr(local_batch.LocalBatch, "_written", _too_large)
                 rows, state = pipeline.attempt()
             assert (asked > before) is (name == "large" or not small[0]), name
             pipeline.commit(rows, state)
@@ -234,7 +275,7 @@ def test_a_batch_without_rows_of_a_side_is_the_drivers_however_large_a_merge_of_
     pipeline = Pipeline(tmp_path, view, engine=placed_engine(none, 1))
     pipeline.readers = {name: Sized(read, [], [True]) for name, read in pipeline.reads.items()}
     pipeline.batch(f=[((key, key), 1) for key in range(40)])
-    monkeypatch.setattr(in_process, "_MERGED_ROWS", 30)
+    monkeypatch.setattr(local_size, "_MERGED_ROWS", 30)
     pipeline.offer(f=[((1, 5), 1)])
     with pytest.raises(_SparkAskedError):
         pipeline.attempt()

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from postgres.pipeline import capturing, catch_up
-from sinkql.runtime.local import in_process
+from sinkql.runtime.local import engine as local_engine
 from sinkql.session import Session
 from support.postgres import Postgres
 from support.readers import duckdb_folder, open_table, pyiceberg_rows
@@ -104,7 +104,7 @@ def test_what_one_engine_keeps_the_other_takes_out(
             asked.clear()
             with monkeypatch.context() as patch:
                 if in_spark:
-                    patch.setattr(in_process.InProcessBatch, "of", lambda *_: None)
+                    patch.setattr(local_engine, "too_large", lambda *_: "the test says so")
                 catch_up(session, turn=turn + 1, engine=engine)
             assert bool(asked) is in_spark, f"step {turn} was for {'Spark' if in_spark else 'the driver'}"
             _check(postgres.connect(postgres_database))

@@ -20,7 +20,7 @@ from sinkql.program import compile_text
 from sinkql.runtime.batch.engine import Batch, Outcome
 from sinkql.runtime.batch.events import Event, Progress, SinkCommitted, silent
 from sinkql.runtime.batch.loop import BatchLoop
-from sinkql.runtime.local import engine
+from sinkql.runtime.local import batch
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.runtime.local.task_input import prepared
 from support.readers import duckdb_folder
@@ -144,7 +144,7 @@ def test_a_row_that_an_operator_does_not_get_is_missed(tmp_path: Path, monkeypat
     pipeline = Pipeline(tmp_path, physical.Normalize(overwriting("e", "k", k="integer"), "rows", ("k",)))
     pipeline.batch(e=[((1,), 1)])
     pipeline.offer(e=[((1,), -1), ((2,), 1)])
-    monkeypatch.setattr(engine, "prepared", lambda *given: prepared(*given).slice(1))
+    monkeypatch.setattr(batch, "prepared", lambda *given: prepared(*given).slice(1))
     with pytest.raises(SinkqlError) as raised:
         pipeline.attempt()
     assert (raised.value.code, raised.value.detail) == ("SQ3392", "rows taken: 1")

@@ -12,7 +12,7 @@ import pytest
 from sinkql import physical
 from sinkql.connector_api.registry import discover
 from sinkql.runtime.batch.loop import BatchLoop
-from sinkql.runtime.local import in_process
+from sinkql.runtime.local import batch
 from support.running import (
     MemoryControl,
     contexts,
@@ -70,7 +70,7 @@ def test_small_batches_are_computed_without_spark(tmp_path: Path, monkeypatch: p
     for to in (3, 7):
         _commit(loop, to)
     assert rows(tmp_path) == [(20,), (40,), (60,)]
-    monkeypatch.setattr(in_process, "_COMPUTED_ROWS", 2)
+    monkeypatch.setattr(batch, "_COMPUTED_ROWS", 2)
     with pytest.raises(_SparkAskedError):
         _commit(loop, 10)
 
@@ -110,7 +110,7 @@ def test_a_batch_whose_rows_turn_out_to_be_large_is_done_by_spark(
     path.write_text("id\n1\n2\n")
     os.utime(path, (1_700_000_000, 1_700_000_000))
     loop = _loop(tmp_path, csv_files(tmp_path), key=("id",))
-    monkeypatch.setattr(in_process, "_BYTES", 10)
+    monkeypatch.setattr(batch, "_BYTES", 10)
     with pytest.raises(_SparkAskedError):
         drain(loop)
     monkeypatch.undo()
@@ -119,17 +119,22 @@ def test_a_batch_whose_rows_turn_out_to_be_large_is_done_by_spark(
 
 
 @pytest.mark.parametrize(
-    ("body", "more"),
+    "body",
     [
-        (physical.Map(counter(), (output("n", "sin(`counter`::double precision)::bigint"),), None), {}),
-        (physical.Map(counter(), (output("n", "10 / (`counter` - 2)"),), None), {}),  # a row error
-        (counter(cardinality=5), {}),
-        (counter(cardinality=5), {"key": ("counter",)}),
+        physical.Map(counter(), (output("n", "sin(`counter`::double precision)::bigint"),), None),
+        physical.Map(counter(), (output("n", "10 / (`counter` - 2)"),), None),  # a row error
     ],
 )
-def test_what_python_does_not_do_as_spark_does_is_done_by_spark(
-    tmp_path: Path, body: physical.Operator, more: dict[str, Any]
-) -> None:
-    loop = _loop(tmp_path, body, **more)
+def test_what_python_does_not_do_as_spark_does_is_done_by_spark(tmp_path: Path, body: physical.Operator) -> None:
+    loop = _loop(tmp_path, body)
     with pytest.raises(_SparkAskedError):
         _commit(loop, 3)
+
+
+@pytest.mark.parametrize("key", [(), ("counter",)])
+def test_rows_that_are_removed_again_need_no_spark(tmp_path: Path, key: tuple[str, ...]) -> None:
+    loop = _loop(tmp_path, counter(cardinality=5), key=key)
+    for to in (3, 20):
+        _commit(loop, to)
+    if key:
+        assert rows(tmp_path) == [(n,) for n in range(16, 21)]

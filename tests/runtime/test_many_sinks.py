@@ -103,7 +103,9 @@ def _running(sinks: _Sinks) -> Iterator[None]:
 @pytest.fixture
 def sinks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Sinks:
     """Return two sinks of numbers that commit every few milliseconds."""
-    found = _Sinks(tmp_path, [job(counter(name), tmp_path, table=name, interval_ms=20) for name in "ab"])
+    found = _Sinks(
+        tmp_path, [job(counter(name), tmp_path, table=name, interval_ms=20, execution="SPARK") for name in "ab"]
+    )
     engine = PlacedEngine(found.engine, lambda: found.engine)
     monkeypatch.setattr(SharedSpark, "engine", lambda shared, session, buckets: engine)
     monkeypatch.setattr(retry, "_FIRST_WAIT", 0.001)

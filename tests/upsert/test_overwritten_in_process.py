@@ -27,7 +27,7 @@ def test_values_that_the_server_left_out_need_no_spark(
     lines: list[Line] = []
     for size in (12, 25, 1, 30):
         new: list[Line] = [CLEARED]
-        while CLEARED in new:  # a batch that truncates the table runs in Spark
+        while CLEARED in new:
             new = omit_some(rng, lines, size)
         add(tmp_path / "stream", new)
         lines += new

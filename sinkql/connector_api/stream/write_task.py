@@ -30,7 +30,8 @@ class WriteTask(Protocol):
 
     If `buckets` is None, rows may have any distribution (append). Otherwise the caller sends all rows of a key (`key`
     columns) to one bucket, which is always the same for the same `bucketing` name. Rows have the write's columns, then
-    `$seq` (append), `$diff` (retract), or `$diff` and `$seq` (upsert), according to the job's change kind.
+    `$seq` (append, if rows are written by key), `$diff` (retract), or `$diff` and `$seq` (upsert), according to the
+    job's change kind.
     """
 
     @property

@@ -1,11 +1,14 @@
-"""Run batches in this process, without Spark: for tests of pipelines, and for SinkQL's own tests.
+"""Run batches in this process, without Spark: small batches of all sinks, tests of pipelines, and SinkQL's own tests.
 
-* `engine`: Run the operators of a job over one batch.
+* `engine`: Run a job's batches, or leave them to Spark.
+* `possible`: Decide whether batches of a job can run without Spark.
+* `size`: Decide whether a batch is too large for this process.
+* `batch`: Run the operators of a job over one batch.
 * `map`: Compute a Map's expressions in Python.
+* `rows`: Run the other operators that keep no state.
 * `task`: The tasks that read splits and write rows, which Spark's workers run too.
 * `task_input`: Prepare the input of stateful operators.
-* `possible`: Decide whether batches of a job can run without Spark.
-* `in_process`: Run a small batch of a Spark sink in this process.
 * `xxhash64`: Hash rows like Spark's xxhash64.
 * `murmur3`: Put rows into buckets like Spark's shuffle.
+* `nested_hash`: Hash the values inside arrays and records.
 """

@@ -2,12 +2,13 @@
 
 It hashes one column after another, with the previous hash as the seed; NULL leaves the hash unchanged. A text's bytes
 are hashed four at a time, and each remaining byte as a number. A numeric of up to 18 digits is hashed as a long, a
-longer one as bytes.
+longer one as bytes. Arrays and records are hashed value by value; floats have -0 as 0 and a single NaN.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,21 +16,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sinkql.logical.type import Type
+from sinkql.logical.range import SUBTYPES
+from sinkql.logical.type import BIGINT, Type
+from sinkql.runtime.local.nested_hash import chained
 
 Hashes = NDArray[np.uint32]
 _SEED = 42
 INTS = frozenset({"boolean", "smallint", "integer", "date", "uint2"})
-_LONGS = frozenset({"bigint", "uint4", "time", "timestamp", "timestamptz"})
-TEXTS = frozenset({"text", "uuid"})
-HASHED = INTS | _LONGS | TEXTS
-"""The types of keys that this module can hash, besides numeric."""
+TEXTS = frozenset({"text", "uuid", "jsonb", "interval", "bytea", *SUBTYPES})
+"""The types that are texts or bytes."""
 _LONG_DIGITS = 18
-
-
-def is_hashable(type_: Type) -> bool:
-    """Return whether this module can hash keys of a type."""
-    return type_.name in HASHED | {"numeric", "uint8"}
+_TRIED = 64
 
 
 def bucket_numbers(columns: Sequence[Any], types: Sequence[Type], buckets: int) -> NDArray[np.int64]:
@@ -37,23 +34,41 @@ def bucket_numbers(columns: Sequence[Any], types: Sequence[Type], buckets: int) 
     hashes = np.full(len(columns[0]), _SEED, np.uint32)
     with np.errstate(over="ignore"):
         for column, type_ in zip(columns, types, strict=True):
-            null = column.is_null().to_numpy(zero_copy_only=False)
-            hashes = np.where(null, hashes, _hashed(column, type_, hashes))
+            hashes = chained(column, type_, hashes, _hashed)
     return hashes.view(np.int32).astype(np.int64) % buckets
+
+
+@cache
+def hashes_of(buckets: int) -> tuple[int, ...]:
+    """Return, for each bucket, a bigint that a shuffle puts there."""
+    by_bucket: dict[int, int] = {}
+    start = 0
+    while len(by_bucket) < buckets:
+        values = np.arange(start, start + _TRIED * buckets)
+        for value, bucket in zip(values, bucket_numbers([pa.array(values)], [BIGINT], buckets), strict=True):
+            by_bucket.setdefault(int(bucket), int(value))
+        start += len(values)
+    return tuple(by_bucket[bucket] for bucket in range(buckets))
 
 
 def _hashed(column: pa.Array, type_: Type, seed: Hashes) -> Hashes:
     if type_.name in TEXTS:
-        return _bytes(pc.fill_null(column, "").cast(pa.large_binary()), seed)
+        return _bytes(pc.fill_null(column.cast(pa.large_binary()), b""), seed)
     if pa.types.is_decimal(column.type):
         digits = unscaled(column)
         if isinstance(digits, list):
             return _bytes(pa.array(digits, pa.large_binary()), seed)
         return _long(digits, seed)
+    if pa.types.is_floating(column.type):
+        bits = float_bits(column)
+        return _int(bits, seed) if bits.dtype == np.uint32 else _long(bits, seed)
     if type_.name in INTS:
-        bits = numbers(column, pa.int32()).view(np.uint32)
-        return _end(_mixed(seed, bits), np.uint32(4))
+        return _int(numbers(column, pa.int32()).view(np.uint32), seed)
     return _long(numbers(column, pa.int64()).view(np.uint64), seed)
+
+
+def _int(bits: NDArray[np.uint32], seed: Hashes) -> Hashes:
+    return _end(_mixed(seed, bits), np.uint32(4))
 
 
 def _long(whole: NDArray[np.uint64], seed: Hashes) -> Hashes:
@@ -64,6 +79,13 @@ def _long(whole: NDArray[np.uint64], seed: Hashes) -> Hashes:
 def numbers(column: pa.Array, type_: pa.DataType) -> Any:
     """Return a column as integers of a type, 0 for NULL."""
     return np.ascontiguousarray(pc.fill_null(column.cast(type_), 0).to_numpy(zero_copy_only=False))
+
+
+def float_bits(column: pa.Array) -> Any:  # numpy's unsigned integers
+    """Return the bits of floats, with -0 as 0 and a single NaN."""
+    values = np.ascontiguousarray(pc.fill_null(column, 0).to_numpy(zero_copy_only=False)) + 0
+    values[np.isnan(values)] = np.nan
+    return values.view(np.uint32 if values.itemsize == 4 else np.uint64)
 
 
 def unscaled(column: pa.Array) -> NDArray[np.uint64] | list[bytes]:

@@ -1,198 +1,161 @@
-"""Prepare the input of stateful operators in Python, as `lowering.task_input` defines it: the rows of a batch, and both
-sides of a join.
+"""Prepare the input of stateful operators in Arrow and numpy, as `lowering.task_input` defines it, with Spark's hashes.
+
+Rows are passed on one by one: the rows of a group are added in its task.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from decimal import Decimal
-from functools import reduce
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import xxhash
+import pyarrow.compute as pc
 
-from sinkql import physical
 from sinkql.errors import SinkqlError
-from sinkql.evaluate import comparable
-from sinkql.evaluate.number import EXACT
-from sinkql.logical import Type
 from sinkql.logical.numeric_type import FLOATS
-from sinkql.lowering.join_input import AT, PreparedSide, SidesPreparation
-from sinkql.lowering.task_input import Hash, Measure, TaskInput, Value
-from sinkql.runtime.local.map import python_rows
+from sinkql.lowering.join_input import AT, SIDE, PreparedSide, SidesPreparation
+from sinkql.lowering.task_input import Measure, TaskInput, sum_arrow_type
+from sinkql.physical import DIFF, SEQ
+from sinkql.runtime.local.murmur3 import hashes_of
+from sinkql.runtime.local.nested_hash import array_lengths
+from sinkql.runtime.local.xxhash64 import row_hashes
+from sinkql.runtime.state import arithmetic
+from sinkql.storage.consolidate import row_codes
 
-_SIGNED = 1 << 63
-_NEEDED = 1 << 64
+Column = TypeVar("Column", pa.Array, pa.ChunkedArray)
 
 
 def prepared(preparation: TaskInput, rows: pa.Table) -> pa.Table:
-    """Return the rows of a batch in groups with their sums, or one by one if their order matters."""
-    values = {value.name: normal(value, rows) for value in preparation.values}
-    columns: dict[str, Sequence[Any]] = {
-        hash_.name: hashed(hash_, values, len(rows)) if preparation.spreads(hash_) else [0] * len(rows)
+    """Return rows as an operator's tasks receive them; raises SQ3201 for a summand or a sum that does not fit."""
+    nothing = np.zeros(len(rows), np.int64)
+    arrays: dict[str, Any] = {
+        hash_.name: pa.array(row_hashes(hash_, rows).view(np.int64) if preparation.spreads(hash_) else nothing)
         for hash_ in preparation.hashes
     }
     if preparation.ordered:
-        columns |= {value.name: as_is(value, rows) for value in preparation.values}
-        internal = {name: rows.column(name) for name in (physical.DIFF, physical.SEQ)}
-        every: dict[str, Any] = {**columns, **internal}
-        schema = preparation.delivered()
-        return pa.table([_array(every[field.name], field.type) for field in schema], schema=schema)
-    columns |= values
-    diffs = [1] * len(rows) if preparation.append else rows.column("$diff").to_pylist()
-    groups: dict[tuple[Any, ...], list[int]] = {}
-    for place, key in enumerate(zip(*(map(comparable, columns[name]) for name in preparation.group), strict=True)):
-        groups.setdefault(key, []).append(place)
-    firsts = [places[0] for places in groups.values()]
-    aggregated = [[columns[name][place] for place in firsts] for name in preparation.group]
-    for sum_ in preparation.measures:
-        measure = _measure(sum_)
-        inputs = columns[sum_.value] if sum_.value else diffs
-        aggregated.append([measure([(inputs[place], diffs[place]) for place in places]) for places in groups.values()])
+        arrays |= {value.name: rows.column(value.column) for value in preparation.values}
+        arrays |= {name: rows.column(name) for name in (DIFF, SEQ)}
+    else:
+        arrays |= {value.name: _normal_inside(rows.column(value.column)) for value in preparation.values}
+        diff = pa.array(np.ones(len(rows), np.int64)) if preparation.append else rows.column(DIFF)
+        arrays |= {
+            measure.name: _measured(measure, arrays.get(measure.value), diff) for measure in preparation.measures
+        }
     schema = preparation.delivered()
-    try:
-        arrays = [pa.array(column, kind.type) for column, kind in zip(aggregated, schema, strict=True)]
-    except (OverflowError, pa.ArrowInvalid) as error:
-        raise SinkqlError("SQ3201", "a sum is out of range") from error
-    return pa.table(arrays, schema=schema)
+    delivered = pa.table([arrays[name] for name in schema.names], schema=schema)
+    for measure in preparation.measures:
+        if measure.kind == "sum" and measure.type.name in FLOATS:
+            _check_float_sums(delivered.column(measure.name), delivered.select(list(preparation.group)))
+    return delivered
 
 
-def _array(values: Any, type_: pa.DataType) -> Any:  # Any: pyarrow publishes no types
-    return values if isinstance(values, pa.ChunkedArray) else pa.array(values, type_)
-
-
-def as_is(value: Value, rows: pa.Table) -> list[Any]:
-    """Return a column unchanged: rows outside of all groups keep their values."""
-    return [cell for (cell,) in python_rows(rows.select([value.column]))]
-
-
-def normal(value: Value, rows: pa.Table) -> list[Any]:
-    """Return a column with -0 as 0 and a single NaN, also inside arrays and records."""
-    column = as_is(value, rows)
-    return list(map(_one, column)) if _has_floats(value.type) else column
-
-
-def _has_floats(type_: Type) -> bool:
-    if type_.element is not None:
-        return _has_floats(type_.element)
-    return str(type_) in FLOATS or any(_has_floats(field.type) for field in type_.fields)
-
-
-def _one(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return tuple(map(_one, value))
-    if not isinstance(value, float):
-        return value
-    return math.nan if math.isnan(value) else value + 0.0
-
-
-def hashed(hash_: Hash, values: dict[str, list[Any]], count: int) -> list[int]:
-    """Return a hash for each of `count` rows, of columns by name."""
-    columns = [values[value.name] for value in hash_.values]
-    rows = zip(*columns, strict=True) if columns else [()] * count
-    return [_signed(hash_of(row, hash_.domain)) for row in rows]
-
-
-def hash_of(row: tuple[Any, ...], seed: int = 0) -> int:
-    """Return a 64-bit hash of values of known types."""
-    return xxhash.xxh64_intdigest(repr(row).encode(), seed)
-
-
-def _signed(number: int) -> int:
-    return number - _NEEDED if number >= _SIGNED else number
-
-
-Changed = Sequence[tuple[Any, int]]
-"""The values of a group, each with its diff."""
-
-
-def _measure(measure: Measure) -> Callable[[Changed], Any]:
+def _measured(measure: Measure, value: Any, diff: Any) -> Any:  # columns
+    """Return each row's contribution to a measure."""
     match measure.kind:
         case "rows":
-            return lambda changes: sum(diff for _, diff in changes)
+            return diff
         case "present":
-            return lambda changes: sum(diff for value, diff in changes if value is not None)
+            return pc.if_else(pc.is_valid(value), diff, 0)
         case "sum":
-            return _sum(measure.type)
-        case "least":
-            return lambda changes: min(_there(changes), key=comparable, default=None)
-        case "greatest":
-            return lambda changes: max(_there(changes), key=comparable, default=None)
+            try:
+                return _multiples(value, diff, sum_arrow_type(measure.type))
+            except pa.ArrowInvalid as error:
+                raise SinkqlError("SQ3201", "a sum is out of range") from error
+        case "least" | "greatest":
+            return value
 
 
-def _there(changes: Changed) -> list[Any]:
-    return [value for value, _ in changes if value is not None]
+def _multiples(value: Any, diff: Any, type_: pa.DataType) -> Any:
+    values = pc.fill_null(value.cast(type_), pa.scalar(0, type_))
+    if pc.all(pc.equal(diff, 1)).as_py():
+        return values
+    if not pa.types.is_decimal(type_):
+        return pc.multiply_checked(values, diff)
+    wide = values.cast(pa.decimal256(type_.precision, type_.scale))
+    return pc.multiply(wide, diff.cast(pa.decimal256(_DIFF_DIGITS, 0))).cast(type_)
 
 
-def _sum(type_: Type) -> Callable[[Changed], Any]:
-    if type_.name in FLOATS:
-        return _float_sum
-    zero: Any = Decimal(0) if type_.name == "numeric" else 0
-    return lambda changes: reduce(_plus, ((value, diff) for value, diff in changes if value is not None), zero)
+_DIFF_DIGITS = 19
 
 
-def _plus(total: Any, change: tuple[Any, int]) -> Any:
-    value, diff = change
-    return EXACT.fma(value, diff, total) if isinstance(value, Decimal) else total + value * diff
-
-
-def _float_sum(changes: Changed) -> float:
-    values = _there(changes)
-    with np.errstate(all="ignore"):
-        total = float(reduce(float.__add__, map(float, values), 0.0))
-    if math.isinf(total) and not any(map(math.isinf, values)):
-        raise SinkqlError("SQ3201", "value out of range: overflow")
-    return total
+def _check_float_sums(values: pa.ChunkedArray, groups: pa.Table) -> None:
+    """Raise SQ3201 if the finite values of a group add up to infinity."""
+    numbers = values.combine_chunks().to_numpy(zero_copy_only=False)
+    with np.errstate(over="ignore"):
+        if np.isfinite(np.abs(numbers[np.isfinite(numbers)]).sum()):
+            return
+        codes = row_codes(groups)
+        try:
+            arithmetic.total(pa.array(numbers), codes, int(codes.max()) + 1)
+        except arithmetic.SumOverflowError:
+            raise SinkqlError("SQ3201", "value out of range: overflow") from None
 
 
 def prepared_sides(preparation: SidesPreparation, inputs: Sequence[pa.Table], buckets: int) -> pa.Table:
-    """Return the rows of all sides; the rows of a replicated side once for each bucket."""
-    parts = [_prepared(preparation, side, rows, buckets) for side, rows in zip(preparation.sides, inputs, strict=True)]
-    return pa.concat_tables(parts)
+    """Return the rows of all sides of a join as its tasks receive them; those of a replicated side for each bucket."""
+    parts = [_side(preparation, side, rows, buckets) for side, rows in zip(preparation.sides, inputs, strict=True)]
+    return pa.concat_tables(parts).combine_chunks()
 
 
-def _prepared(preparation: SidesPreparation, side: PreparedSide, rows: pa.Table, buckets: int) -> pa.Table:
-    schema = preparation.delivered()
-    by_name = {delivered.name: delivered for delivered in side.delivered}
-    hashed_values = {value.name: value for hash_ in side.hashes for value in hash_.values}
-    values = {name: normal(value, rows) for name, value in hashed_values.items()}
-    first, mark = (hashed(side.hashes[number], values, len(rows)) for number in (0, 2))
-    nothing = np.zeros(len(rows), np.int64)
-    loose = np.zeros(len(rows), np.bool_)
+def _side(preparation: SidesPreparation, side: PreparedSide, rows: pa.Table, buckets: int) -> pa.Table:
+    schema, count = preparation.delivered(), len(rows)
+    nothing = pa.array(np.zeros(count, np.int64))
+    place = row_hashes(side.hashes[0], rows).view(np.int64)
+    loose = np.zeros(count, np.bool_)
     for value in side.unsafe:
         loose |= rows.column(value.column).is_null().to_numpy()
-    columns: dict[str, Any] = {
-        "$side": np.where(loose, side.number + preparation.unmatched, side.number),
-        "$h1": np.where(loose, np.array(mark, np.int64), np.array(first, np.int64)),
+    if side.preserved and loose.any():
+        place = np.where(loose, row_hashes(side.hashes[2], rows).view(np.int64), place)
+    by_name: dict[str, Any] = {
+        SIDE: pa.array(np.where(loose, side.number + preparation.unmatched, side.number)),
+        "$h1": pa.array(place),
         "$h2": nothing,
         "$r": nothing,
-        physical.DIFF: np.ones(len(rows), np.int64) if side.change == "append" else rows.column(physical.DIFF),
+        DIFF: pa.array(np.ones(count, np.int64)) if side.change == "append" else rows.column(DIFF),
     }
     if preparation.latest:
-        columns[physical.SEQ] = rows.column(physical.SEQ) if side.latest else pa.nulls(len(rows), pa.int64())
-    for wanted in preparation.values:
-        source_value = by_name.get(wanted.name)
-        shown = as_is if side.latest else normal
-        columns[wanted.name] = (
-            pa.nulls(len(rows), schema.field(wanted.name).type) if source_value is None else shown(source_value, rows)
-        )
+        by_name[SEQ] = rows.column(SEQ) if side.latest else pa.nulls(count, pa.int64())
+    for side_value in side.delivered:
+        column = rows.column(side_value.column)
+        by_name[side_value.name] = column if side.latest else _normal(column)
     if preparation.place == AT:
-        columns[AT], schema = pa.array(mark, pa.int64()), schema.append(pa.field(AT, pa.int64()))
-    table = pa.table([_sides_array(columns[field.name], field.type) for field in schema], schema=schema)
-    if not side.preserved:
+        by_name[AT] = pa.array(row_hashes(side.hashes[2], rows).view(np.int64))
+        schema = schema.append(pa.field(AT, pa.int64()))
+    arrays = [by_name.get(field.name) for field in schema]
+    filled = [pa.nulls(count, of.type) if array is None else array for array, of in zip(arrays, schema, strict=True)]
+    table = pa.table(filled, schema=schema)
+    if not side.preserved and loose.any():
         table = table.filter(pa.array(~loose))
-    return _everywhere(table, buckets, preparation.place) if side.replicated else table
+    return _for_each_bucket(table, preparation.place, buckets) if side.replicated else table
 
 
-def _sides_array(values: Any, type_: pa.DataType) -> Any:  # Any: pyarrow publishes no types
-    return values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values, type_)
+def _for_each_bucket(rows: pa.Table, place: str, buckets: int) -> pa.Table:
+    index, count = rows.column_names.index(place), len(rows)
+    hashes = (pa.array(np.full(count, hash_, np.int64)) for hash_ in hashes_of(buckets))
+    return pa.concat_tables([rows.set_column(index, place, column) for column in hashes])
 
 
-def _everywhere(rows: pa.Table, buckets: int, column: str) -> pa.Table:
-    """Return the rows once for each bucket; a bucket's number is a hash that leads to it."""
-    place = rows.column_names.index(column)
-    parts = [rows.set_column(place, column, pa.array(np.full(len(rows), bucket))) for bucket in range(buckets)]
-    return pa.concat_tables(parts)
+def _normal(column: Column) -> Column:
+    """Return floats with -0 as 0 and a single NaN, and other columns unchanged."""
+    if not pa.types.is_floating(column.type):
+        return column
+    one_zero = pc.if_else(pc.equal(column, 0), pa.scalar(0, column.type), column)
+    return pc.if_else(pc.is_nan(one_zero), pa.scalar(float("nan"), column.type), one_zero)
+
+
+def _normal_inside(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
+    """Do the same inside arrays and records, which Spark compares by their contents when it groups rows."""
+    return _normal_nested(column.combine_chunks()) if pa.types.is_nested(column.type) else _normal(column)
+
+
+def _normal_nested(column: pa.Array) -> pa.Array:
+    if pa.types.is_struct(column.type) and column.type.num_fields:
+        fields = [_normal_nested(child) for child in column.flatten()]
+        return pa.StructArray.from_arrays(fields, fields=list(column.type), mask=column.is_null())
+    if pa.types.is_list(column.type):
+        ends = np.cumsum(array_lengths(column), dtype=np.int32)
+        offsets = pa.array(np.concatenate([np.zeros(1, np.int32), ends]))
+        elements = _normal_nested(column.flatten())
+        return pa.ListArray.from_arrays(offsets, elements, type=column.type, mask=column.is_null())
+    return _normal(column)

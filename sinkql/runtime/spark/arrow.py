@@ -12,11 +12,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import chain
 from typing import TypeVar
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # its customary name
@@ -24,28 +22,13 @@ from pyspark.sql.types import StructType
 
 from sinkql import physical
 from sinkql.connector_api.types import arrow_type
-from sinkql.logical.type import BIGINT, Type
+from sinkql.logical.type import Type
 from sinkql.lowering.spark.sql import quoted
-from sinkql.runtime.local.murmur3 import bucket_numbers, is_hashable
+from sinkql.runtime.local.murmur3 import hashes_of
 from sinkql.runtime.local.xxhash64 import xxhash64
 from sinkql.state_store.directory import StateDirectory
 from sinkql.storage.consolidate import consolidate
 from sinkql.storage.spill import Ranges, hash_range, spilled_parts
-
-_TRIED = 64
-
-
-@cache
-def hashes_of(buckets: int) -> tuple[int, ...]:
-    """Return, for each bucket, a `$h1` that a shuffle puts there."""
-    by_bucket: dict[int, int] = {}
-    start = 0
-    while len(by_bucket) < buckets:
-        values = np.arange(start, start + _TRIED * buckets)
-        for value, bucket in zip(values, bucket_numbers([pa.array(values)], [BIGINT], buckets), strict=True):
-            by_bucket.setdefault(int(bucket), int(value))
-        start += len(values)
-    return tuple(by_bucket[bucket] for bucket in range(buckets))
 
 
 def with_bucket_rows(spark: SparkSession, rows: DataFrame, buckets: int, place: str = "$h1") -> DataFrame:
@@ -150,11 +133,10 @@ class Consolidation:
     home: StateDirectory
 
     @classmethod
-    def of(cls, write: physical.Write, home: StateDirectory) -> Consolidation | None:
-        """Return the consolidation of a sink; None if keys of its types cannot be hashed here."""
+    def of(cls, write: physical.Write, home: StateDirectory) -> Consolidation:
+        """Return the consolidation of a sink."""
         types = {column.name: column.type for column in write.columns}
-        key_types = tuple(types[name] for name in write.key)
-        return cls(write.key, key_types, home) if all(map(is_hashable, key_types)) else None
+        return cls(write.key, tuple(types[name] for name in write.key), home)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows that remain; `$diff` is the last column."""

@@ -27,6 +27,7 @@ from sinkql.lowering.task_input import TaskInput
 from sinkql.physical import DIFF, SEQ
 from sinkql.runtime.batch import failure
 from sinkql.runtime.batch.engine import Batch, Outcome
+from sinkql.runtime.local.murmur3 import hashes_of
 from sinkql.runtime.local.task import (
     ReadTask,
     SourceColumns,
@@ -42,7 +43,6 @@ from sinkql.runtime.spark.arrow import (
     batches_to_spark,
     bucket_column,
     from_spark,
-    hashes_of,
     map_in_arrow,
     split_bucket_rows,
     with_bucket_rows,
