@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sinkql import physical
-from sinkql.connector_api.stream import WriteResult
+from sinkql.connector_api.stream import Size, WriteResult
 from sinkql.connector_api.types import arrow_type
 from sinkql.errors import SinkqlError
 from sinkql.logical.type import BIGINT
@@ -36,6 +36,7 @@ from sinkql.runtime.state.operator.protocol import StatefulOperator, task_of
 from sinkql.storage.consolidate import consolidate
 
 _BATCH_ROWS = 1 << 15
+_SMALL = Size(20_000, 4 << 20)
 _MERGED_ROWS = 1 << 20
 """With more rows of state to merge, Spark runs the batch: this process serves all sinks."""
 
@@ -67,7 +68,8 @@ class InProcessBatch:
             return None
         if job.remote and batch.task.buckets is not None:
             return None
-        if not all(batch.readers[source].fits_in_process(parts) for source, parts in batch.splits.items()):
+        size = Size.total(batch.readers[source].size(parts) for source, parts in batch.splits.items())
+        if size is None or size.rows > _SMALL.rows or size.bytes > _SMALL.bytes:
             return None
         in_process = cls(job, batch)
         return in_process if all(map(in_process._light, job.graph.stateful())) else None
