@@ -24,6 +24,7 @@ from sinkql.lowering.join_input import SidesPreparation
 from sinkql.lowering.task_input import TaskInput
 from sinkql.physical import DIFF, SEQ
 from sinkql.runtime.batch.engine import Batch, Outcome
+from sinkql.runtime.batch.placement import COLD
 from sinkql.runtime.local.map import mapped
 from sinkql.runtime.local.murmur3 import bucket_numbers
 from sinkql.runtime.local.possible import passed_columns, possible
@@ -36,13 +37,10 @@ from sinkql.runtime.state.operator.protocol import StatefulOperator, task_of
 from sinkql.storage.consolidate import consolidate
 
 _BATCH_ROWS = 1 << 15
-_SMALL = Size(20_000, 4 << 20)
 _MERGED_ROWS = 1 << 20
 """With more rows of state to merge, Spark runs the batch: this process serves all sinks."""
 
-_BYTES = 64 << 20
-
-
+_BYTES = COLD.bytes
 _COMPUTED_ROWS = 1 << 14
 """With more rows, Spark computes the expressions, as for a row that fails here: Spark reports it, or can compute it."""
 
@@ -69,7 +67,7 @@ class InProcessBatch:
         if job.remote and batch.task.buckets is not None:
             return None
         size = Size.total(batch.readers[source].size(parts) for source, parts in batch.splits.items())
-        if size is None or size.rows > _SMALL.rows or size.bytes > _SMALL.bytes:
+        if size is None or not COLD.holds(size):
             return None
         in_process = cls(job, batch)
         return in_process if all(map(in_process._light, job.graph.stateful())) else None
