@@ -95,6 +95,10 @@ class LedgerReader(stream.Reader):
     def splits(self, start: Offsets, end: Offsets) -> list[stream.Split]:
         return [{"from": start["line"], "to": end["line"]}]
 
+    def size(self, splits: Sequence[stream.Split]) -> stream.Size:
+        rows = sum(split["to"] - split["from"] for split in splits)
+        return stream.Size(rows, rows * 100)  # about: SinkQL decides by it whether to start Spark for a batch
+
     def read(self, split: stream.Split, read_counts: stream.ReadCounts) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa  # slow, and SinkQL imports this module to read the options
 

@@ -31,6 +31,7 @@ from sinkql.connector_api.stream import (
     ReadCounts,
     Reader,
     RefreshableReader,
+    Size,
     SnapshotReader,
     Split,
 )
@@ -39,8 +40,6 @@ from sinkql.errors import DamagedFileError, SinkqlError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_SMALL_ROWS = 20_000
-_SMALL_BYTES = 4 << 20
 _SNAPSHOT_FIELDS = ("generation", "run", "chunks", "done")
 
 
@@ -179,10 +178,10 @@ class LogReader(Subscription, Reader, SnapshotReader, RefreshableReader):
         columns = tuple(column for column in self.table.columns if column.name in names)
         return replace(self, table=replace(self.table, columns=columns))
 
-    def fits_in_process(self, splits: Sequence[Split]) -> bool:
-        """Return whether the splits are small, by the sizes of their files."""
+    def size(self, splits: Sequence[Split]) -> Size:
+        """Return the rows of the splits' files, and their bytes, which are compressed lightly."""
         files = [file for split in splits for file in codec.convert(split["files"], list[DataFile])]
-        return sum(file.rows for file in files) <= _SMALL_ROWS and sum(file.bytes for file in files) <= _SMALL_BYTES
+        return Size(sum(file.rows for file in files), sum(file.bytes for file in files))
 
     def read(self, split: Split, read_counts: ReadCounts) -> Iterator[pa.RecordBatch]:
         """Yield the rows of data files in order.

@@ -208,6 +208,18 @@ class TableFile:
                 ).fetchone()
             return start if end is None else _point(connection, "WHERE last = ?", end)
 
+    def size(self, first: int, last: int) -> int:
+        """Return the bytes of the statements with the changes `first` to `last`; 0 if the log lacks them."""
+        with self._reading() as connection:
+            (size,) = connection.execute(
+                """
+                SELECT (SELECT min(size) FROM statement WHERE last >= ?)
+                  - (SELECT max(size) FROM statement WHERE last < ?)
+                """,
+                (last, first),
+            ).fetchone()
+            return size or 0
+
     def waiting_since(self, start: int) -> float | None:
         """Return the time of the oldest statement after `start`, None if `start` is the end."""
         with self._reading() as connection:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from sinkql import physical
-from sinkql.connector_api.stream import Context, Limit, Measure, Offsets, ReadCounts, Reader, Split
+from sinkql.connector_api.stream import Context, Limit, Measure, Offsets, ReadCounts, Reader, Size, Split
 from sinkql.errors import SinkqlError
 from sinkql.table.file import OtherLogError, Point, TableFile, table_path
 from sinkql.table.row import Codec, NarrowError
@@ -81,6 +81,13 @@ class TableReader(Reader):
             {"first": change, "last": min(change + _SPLIT_ROWS - 1, last), "start": start["change"], "end": dict(end)}
             for change in range(first, last + 1, _SPLIT_ROWS)
         ]
+
+    def size(self, splits: Sequence[Split]) -> Size:
+        """Return the number of changes, and the bytes of their statements' rows."""
+        if not splits:
+            return Size(0, 0)
+        first, last = splits[0]["first"], splits[-1]["last"]
+        return Size(last - first + 1, self.file.size(first, last))
 
     def read(self, split: Split, read_counts: ReadCounts) -> Iterator[pa.RecordBatch]:
         """Yield the changes of a range, without rows inserted and deleted in the batch."""

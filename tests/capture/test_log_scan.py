@@ -16,7 +16,7 @@ from sinkql.capture.log import DataFile, LogDirectory, LogWriter, TableEntry
 from sinkql.capture.position import LogPosition
 from sinkql.capture.reader import LogReader
 from sinkql.connector_api.cdc import CapturedTable, LogRetention, TableRows
-from sinkql.connector_api.stream import Limit, ReadCounts
+from sinkql.connector_api.stream import Limit, ReadCounts, Size
 from sinkql.logical.type import BIGINT, INTEGER, TEXT
 
 _COLUMNS = (physical.Column("id", BIGINT, nullable=False),)
@@ -46,16 +46,17 @@ def test_entries_of_other_tables_are_scanned_once(tmp_path: Path) -> None:
     assert in_task.latest(start, _LIMIT) == start, "a fresh reader cannot see past the gap"
 
 
-@pytest.mark.parametrize(("rows", "size", "small"), [(9000, 1000, True), (20_000, 1000, False), (1, 4 << 20, False)])
-def test_a_batch_is_small_by_the_sizes_in_its_entries(tmp_path: Path, rows: int, size: int, small: bool) -> None:
+def test_the_size_of_a_batch_is_in_its_entries(tmp_path: Path) -> None:
     folder = LogDirectory.local(tmp_path)
     log = LogWriter.open(folder, 1, new_id="l")
     log.add("open", to="0", at=time.time())
     _changes(log, "1", "mine")
-    _changes(log, "2", "mine", rows=rows, size=size)
+    _changes(log, "2", "mine", rows=9000, size=1000)
+    _changes(log, "3", "other", rows=7, size=7)
+    _changes(log, "4", "mine", rows=20_000, size=4 << 20)
     reader = LogReader("s", "k", folder, CapturedTable("mine", ("mine",), _COLUMNS, ("id",)), LogRetention())
-    start, end = (LogPosition("l", at, str(at), done=True).offsets() for at in (0, 2))
-    assert reader.fits_in_process(reader.splits(start, end)) is small
+    start, end = (LogPosition("l", at, str(at), done=True).offsets() for at in (1, 4))
+    assert Size(29_000, 1000 + (4 << 20)) == reader.size(reader.splits(start, end))
 
 
 @pytest.mark.parametrize(("every", "seconds"), [((10.0, 60.0), 1.0), ((10.0, 1.0), 0.2), ((0.0,), 0.1), ((), 1.0)])

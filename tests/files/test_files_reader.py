@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from sinkql.connector_api.registry import discover
-from sinkql.connector_api.stream import Limit, Offsets, ReadCounts
+from sinkql.connector_api.stream import Limit, Offsets, ReadCounts, Size
 from sinkql.connectors.files import discovery
 from sinkql.connectors.files.local_listing import Folder
 from sinkql.connectors.files.reader import FilesReader
@@ -468,18 +468,40 @@ def test_a_blank_line_of_one_column_is_a_row(tmp_path: Path) -> None:
     assert (ids, places) == (["a", None, "", "b"], [])
 
 
+_COMPRESSED = gzip.compress(_lines(range(9)).encode(), mtime=0)
+
+
 @pytest.mark.parametrize(
-    ("files", "small"),
+    ("files", "size"),
     [
-        ({"a.json": _lines(range(1000)), "b.json": _lines(range(9))}, True),
-        ({"a.json": _lines(range(40000))}, False),
-        ({"a.json.gz": gzip.compress(_lines(range(9)).encode())}, False),
-        ({f"{each}.json": _lines(range(1)) for each in range(9)}, False),
+        ({}, Size(0, 0)),
+        ({"a.json": ""}, Size(0, 0)),
+        ({"a.json": _lines(range(1000)), "b.json": _lines(range(9))}, Size(1009, len(_lines(range(1000))) + 9 * 24)),
+        ({f"{each}.json": _lines(range(1)) for each in range(12)}, Size(12, 12 * 24)),
+        ({"a.json.gz": _COMPRESSED}, Size(len(_COMPRESSED) // 10, len(_COMPRESSED) * 10)),
     ],
 )
-def test_few_plain_bytes_in_few_files_are_small(tmp_path: Path, files: dict[str, str | bytes], small: bool) -> None:
+def test_the_size_of_a_batch_is_by_lines_or_by_bytes(tmp_path: Path, files: dict[str, str | bytes], size: Size) -> None:
     reader = _reader(tmp_path)
     for name, text in files.items():
         _put(tmp_path, name, text)
     start = reader.initial(at_end=False)
-    assert reader.fits_in_process(reader.splits(start, reader.latest(start, _ALL))) is small
+    assert size == reader.size(reader.splits(start, reader.latest(start, _ALL)))
+
+
+def test_the_size_of_a_part_of_a_file_has_its_share_of_the_lines(tmp_path: Path) -> None:
+    reader = _reader(tmp_path)
+    _put(tmp_path, "a.json", "".join(f'{{"id": {i}, "name": "x"}}\n' for i in range(100, 900)))
+    start = reader.initial(at_end=False)
+    middle = reader.latest(start, Limit(200, 1 << 50))
+    assert Size(200, 200 * 25) == reader.size(reader.splits(start, middle))
+    assert Size(600, 600 * 25) == reader.size(reader.splits(middle, reader.latest(middle, _ALL)))
+
+
+def test_the_rows_of_a_format_without_lines_are_guessed(tmp_path: Path) -> None:
+    array = _reader(tmp_path, format=_JSON | {"array": True})
+    _put(tmp_path, "a.json", "[" + ",".join(_lines(range(40)).split("\n")[:-1]) + "]")
+    start = array.initial(at_end=False)
+    size = array.size(array.splits(start, array.latest(start, _ALL)))
+    bytes_ = (tmp_path / "in" / "a.json").stat().st_size
+    assert Size(bytes_ // 100, bytes_) == size

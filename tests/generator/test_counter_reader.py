@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sinkql.connector_api.stream import Limit, Offsets, ReadCounts
+from sinkql.connector_api.stream import Limit, Offsets, ReadCounts, Size
 from sinkql.connectors.generator.reader import GeneratorReader
 from sinkql.errors import SinkqlError
 
@@ -37,6 +37,13 @@ def test_ranges_put_together_are_the_whole(monkeypatch: pytest.MonkeyPatch) -> N
     whole = [row["counter"] for row in _rows(reader, 0, 50)]
     assert whole == list(range(101, 151))
     assert whole == [row["counter"] for part in ((0, 13), (13, 50)) for row in _rows(reader, *part)]
+
+
+@pytest.mark.parametrize(("cardinality", "size"), [(None, Size(50, 400)), (3, Size(100, 800))])
+def test_the_size_of_a_batch_is_that_of_its_positions(cardinality: int | None, size: Size) -> None:
+    reader = _reader(max_cardinality=cardinality)
+    assert size == reader.size(reader.splits({"count": 0, "since": 0}, {"count": 50, "since": 0}))
+    assert Size(0, 0) == reader.size([])
 
 
 def test_with_a_cardinality_old_rows_go_as_new_ones_come() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kafka.pipeline import Pipeline
-from sinkql.connector_api.stream import Limit
+from sinkql.connector_api.stream import Limit, Size
 from sinkql.connectors.kafka import reader as reader_module
 from sinkql.connectors.kafka.client import Client
 from sinkql.connectors.kafka.consumer import Range, messages
@@ -70,24 +70,23 @@ def test_exposed_progress_is_that_of_the_sink_that_is_furthest_behind(broker: Ka
     assert progress("SELECT name FROM mz_sources") == []
 
 
-def test_few_messages_of_few_partitions_are_a_small_batch(broker: Kafka, pipeline: Pipeline) -> None:
-    few, many = broker.topic(2), broker.topic(9)
-    for name, topic in (("few", few), ("many", many)):
-        broker.send(topic, *["x"] * 500)
-        pipeline.source(name, "", topic, "FORMAT TEXT")
-        pipeline.sink(name)
-    for partition in range(9):
-        broker.send(many, "x", partition=partition)
-    assert _is_small(pipeline, "few")
-    assert not _is_small(pipeline, "many")
-    broker.send(few, *["x"] * 19_501, partition=1)
-    assert not _is_small(pipeline, "few")
-
-
-def _is_small(pipeline: Pipeline, relation: str) -> bool:
-    (reader,) = pipeline.loop(relation).readers.values()
+def test_the_size_of_a_batch_is_its_offsets_and_a_guess_until_messages_were_weighed(
+    broker: Kafka, pipeline: Pipeline
+) -> None:
+    topic = broker.topic(2)
+    broker.send(topic, *["x" * 1000] * 500)
+    broker.send(topic, *["x" * 1000] * 300, partition=1)
+    pipeline.source("s", "", topic, "FORMAT TEXT")
+    pipeline.sink("s")
+    (reader,) = pipeline.loop("s").readers.values()
     start = reader.initial(at_end=False)
-    return reader.fits_in_process(reader.splits(start, reader.latest(start, Limit(1 << 20))))
+    assert Size(800, 800 * 250) == reader.size(reader.splits(start, reader.latest(start, Limit(1 << 20))))
+    broker.send(topic, *["x" * 1000] * 5000, partition=1)
+    weighed = reader.size(reader.splits(start, reader.latest(start, Limit(1 << 20))))
+    assert weighed is not None
+    assert weighed.rows == 5800
+    assert 1000 * 5800 <= weighed.bytes <= 1100 * 5800
+    assert Size(0, 0) == reader.size([])
 
 
 def test_large_messages_bound_a_batch_by_their_bytes(broker: Kafka, pipeline: Pipeline) -> None:

@@ -18,7 +18,7 @@ import pytest
 from operators import pipeline as pipeline_module
 from operators.pipeline import Change, Listed, Pipeline, call, output, overwriting, plain, source
 from sinkql import physical
-from sinkql.connector_api.stream import Split
+from sinkql.connector_api.stream import Size, Split
 from sinkql.logical.type import TEXT, parse_type
 from sinkql.lowering.fused_join import fuse_joins
 from sinkql.runtime.batch.engine import SparkNeededError
@@ -59,12 +59,12 @@ _VALUES: dict[str, tuple[Any, ...]] = {
 
 @dataclass(frozen=True)
 class Sized(Listed):
-    """A source that fits in the process if the test says so."""
+    """A source that is small if the test says so, and otherwise of unknown size."""
 
     small_: list[bool] = field(default_factory=lambda: [False])
 
-    def fits_in_process(self, splits: Sequence[Split]) -> bool:
-        return self.small_[0]
+    def size(self, splits: Sequence[Split]) -> Size | None:
+        return Size(1, 1) if self.small_[0] else None
 
 
 @pytest.fixture(scope="module")

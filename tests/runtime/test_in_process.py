@@ -50,9 +50,9 @@ def _commit(loop: BatchLoop, to: int) -> None:
 
 
 def test_small_batches_need_no_spark(tmp_path: Path) -> None:
-    source = counter(up_to=20_000, rows_per_second=None)
+    source = counter(up_to=600_000, rows_per_second=None)
     renamed = physical.Map(source, (output("n", "`counter`"),), None)
-    both = physical.Union((renamed, physical.Map(counter("other", up_to=20_000), (output("n", "`counter`"),), None)))
+    both = physical.Union((renamed, physical.Map(counter("other", up_to=600_000), (output("n", "`counter`"),), None)))
     loop = _loop(tmp_path, both)
     for to in (3, 7):
         _commit(loop, to)
@@ -60,7 +60,7 @@ def test_small_batches_need_no_spark(tmp_path: Path) -> None:
     assert isinstance(loop.report.control, MemoryControl)
     assert loop.report.control.commits[-1]["rows"] == 8
     with pytest.raises(_SparkAskedError):
-        _commit(loop, 20_000)
+        _commit(loop, 600_000)
 
 
 def test_small_batches_are_computed_without_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

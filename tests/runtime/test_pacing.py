@@ -11,20 +11,20 @@ from sinkql.runtime.batch.pacing import Pacer, PacingOrders
 
 
 class Queue(Reader):
-    """A reader of `size` rows; like a busy source, it grows each time the end is read."""
+    """A reader of `rows` rows; like a busy source, it grows each time the end is read."""
 
-    def __init__(self, size: int, *, grows: int = 0) -> None:
-        self.size, self.grows = size, grows
+    def __init__(self, rows: int, *, grows: int = 0) -> None:
+        self.rows, self.grows = rows, grows
 
     def initial(self, *, at_end: bool) -> Offsets:
-        return {"at": self.size if at_end else 0}
+        return {"at": self.rows if at_end else 0}
 
     def target(self, start: Offsets) -> Offsets:
-        return {"at": self.size}
+        return {"at": self.rows}
 
     def latest(self, start: Offsets, limit: Limit, until: Offsets | None = None) -> Offsets:
-        self.size += self.grows
-        return {"at": min(self.size if until is None else until["at"], start["at"] + limit.rows)}
+        self.rows += self.grows
+        return {"at": min(self.rows if until is None else until["at"], start["at"] + limit.rows)}
 
     def splits(self, start: Offsets, end: Offsets) -> list[Split]:
         return []

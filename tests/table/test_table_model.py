@@ -85,11 +85,16 @@ def replayed(session: Session) -> list[Row]:
     reader = TableReader.of(read, Context("s", "s", Path(".sinkql/sinks/s").absolute(), str))
     start = reader.initial(at_end=False)
     found: Counter[Row] = Counter()
-    for split in reader.splits(start, reader.target(start)):
-        for batch in reader.read(split, ReadCounts()):
+    splits, counts = reader.splits(start, reader.target(start)), ReadCounts()
+    for split in splits:
+        for batch in reader.read(split, counts):
             for *row, diff in zip(*map(python_values, batch.columns), strict=True):
                 found[tuple(row)] += diff
                 assert found[tuple(row)] >= 0
+    size = reader.size(splits)
+    assert size.rows == counts.rows
+    assert size.bytes >= counts.bytes
+    assert (size.bytes > 0) is (size.rows > 0)
     return list(found.elements())
 
 

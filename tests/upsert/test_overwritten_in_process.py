@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sinkql.connector_api.stream import Size
 from support.overwriting import CLEARED, Line, LineReader, add, omit_some
 from support.running import placed_engine
 from upsert.test_overwritten import catch_up, check, open_loop
@@ -20,7 +21,7 @@ def test_values_that_the_server_left_out_need_no_spark(
     def session() -> Any:
         raise AssertionError("a batch used Spark")
 
-    monkeypatch.setattr(LineReader, "fits_in_process", lambda self, splits: True)
+    monkeypatch.setattr(LineReader, "size", lambda self, splits: Size(1, 1))
     rng = random.Random(kind)
     loop = open_loop(tmp_path, kind, rows=40, holes=True, engine=placed_engine(session, 3))
     loop.start(epoch=1)
@@ -44,7 +45,7 @@ def test_a_sink_whose_state_is_written_by_its_tasks_has_the_buckets_that_it_had(
     def session() -> Any:
         raise AssertionError("a batch used Spark")
 
-    monkeypatch.setattr(LineReader, "fits_in_process", lambda self, splits: True)
+    monkeypatch.setattr(LineReader, "size", lambda self, splits: Size(1, 1))
     rng, lines = random.Random(3), list[Line]()
     for number, cores in enumerate((3, 4, 2)):
         loop = open_loop(tmp_path, kind, rows=40, holes=True, engine=placed_engine(session, cores))

@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pyarrow as pa
 import pytest
 
-from sinkql.connector_api.stream import NO_PLAN, Checkpoint, Limit
+from sinkql.connector_api.stream import NO_PLAN, Checkpoint, Limit, ReadCounts, Size
 from sinkql.connectors.view.log import ViewLog, entry_after
 from sinkql.connectors.view.rows import consolidate
 from sinkql.errors import FencedError, SinkqlError
@@ -98,6 +98,21 @@ def test_an_upsert_sink_that_comes_too_late_compares_its_rows_with_the_contents(
     rows = [now(history, name) for name in ("mv", "copy")]
     assert rows[0] == rows[1]
     assert rows[0]
+
+
+def test_the_size_of_a_batch_is_that_of_the_runs(tmp_path: Path) -> None:
+    history = _loops(tmp_path)
+    reader = REGISTRY.reader(reading(MV), contexts(tmp_path, COPY))
+    first = history.loops["copy"].checkpoint.end["mv"]
+    history.listed.batches.append([((1, 9), 1), ((2, 4), 1)])
+    history.turn("mv", failing=False)
+    splits, counts = reader.splits(first, reader.latest(first, Limit(100))), ReadCounts()
+    rows = sum(len(batch) for split in splits for batch in reader.read(split, counts))
+    size = reader.size(splits)
+    assert size is not None
+    assert (size.rows, size.bytes) == (rows, counts.bytes)
+    assert rows
+    assert Size(0, 0) == reader.size([])
 
 
 def test_one_that_only_adds_rows_and_comes_too_late_is_told_so(tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ from sinkql.connector_api.stream.reader import FirstSnapshot as FirstSnapshot
 from sinkql.connector_api.stream.reader import Measure as Measure
 from sinkql.connector_api.stream.reader import Reader as Reader
 from sinkql.connector_api.stream.reader import RefreshableReader as RefreshableReader
+from sinkql.connector_api.stream.reader import Size as Size
 from sinkql.connector_api.stream.reader import SnapshotReader as SnapshotReader
 from sinkql.connector_api.stream.reader import ViewLogReader as ViewLogReader
 from sinkql.connector_api.stream.row_error import ReadCounts as ReadCounts

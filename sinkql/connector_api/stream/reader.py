@@ -7,7 +7,7 @@ reading again from the beginning, files in the state folder, a view log.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -53,6 +53,24 @@ class Measure:
     committed: int | None = None
     unit: str | None = None
     snapshot: FirstSnapshot | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """An estimate of input: its rows, and its bytes as the source stores them, decompressed."""
+
+    rows: int
+    bytes: int
+
+    @staticmethod
+    def total(sizes: Iterable[Size | None]) -> Size | None:
+        """Return the sum of sizes; None if one of them is unknown."""
+        rows = bytes_ = 0
+        for size in sizes:
+            if size is None:
+                return None
+            rows, bytes_ = rows + size.rows, bytes_ + size.bytes
+        return Size(rows, bytes_)
 
 
 class Reader(Protocol):
@@ -176,12 +194,13 @@ class Reader(Protocol):
         """Return whether only the machine that runs the sink can read the source, for example a local folder."""
         return False
 
-    def fits_in_process(self, splits: Sequence[Split]) -> bool:
-        """Return whether the splits are so small that a task costs more: a few thousand rows, less than a megabyte.
+    def size(self, splits: Sequence[Split]) -> Size | None:
+        """Return about how large the splits are, without reading them; None if that is unknown.
 
-        The driver may then read them, different splits in several threads.
+        The driver may read small splits itself, different ones in several threads. If the size is unknown, Spark reads
+        them.
         """
-        return False
+        return None
 
     def read(self, split: Split, read_counts: ReadCounts) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a split. Count its records in `read_counts`; failed ones follow the source's ON ERROR."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from sinkql import physical
-from sinkql.connector_api.stream import Limit, Measure, Offsets, ReadCounts, Reader, Split
+from sinkql.connector_api.stream import Limit, Measure, Offsets, ReadCounts, Reader, Size, Split
 from sinkql.connector_api.types import arrow_type
 from sinkql.logical import Type
 from sinkql.logical.expression import value_of
@@ -43,9 +43,10 @@ class ConstantReader(Reader):
         """Return the rows as one split; none if they were read."""
         return [{"rows": len(self.rows)}] if start["at"] < end["at"] else []
 
-    def fits_in_process(self, splits: Sequence[Split]) -> bool:
-        """Return True: the rows are in the plan."""
-        return True
+    def size(self, splits: Sequence[Split]) -> Size:
+        """Return the size of the rows' texts."""
+        texts = (text for row in self.rows for text in row if text is not None) if splits else ()
+        return Size(sum(split["rows"] for split in splits), sum(map(len, texts)))
 
     def read(self, split: Split, read_counts: ReadCounts) -> Iterator[pa.RecordBatch]:
         """Yield the rows."""

@@ -8,12 +8,18 @@ from typing import Any
 
 import msgspec
 
-from sinkql.connector_api.stream import Decoding, Split
-from sinkql.connectors.files.content import Part, SeenFile, Written
+from sinkql.connector_api.stream import Decoding, Size, Split
+from sinkql.connectors.files.content import Part, SeenFile, Written, from_data
 from sinkql.connectors.files.options import format_options
 
 _SPLIT_BYTES = 64 << 20
 _MOST_SPLITS = 64
+_ROW_BYTES = 100
+"""The bytes of a row whose end only decoding finds."""
+_STORED_ROW_BYTES = 25
+"""The bytes of a row in a format like Parquet, which is compressed."""
+_COMPRESSED_TIMES = 10
+"""How much larger a compressed file is when it is decompressed: usual for JSON and CSV, at most a thousand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +56,20 @@ class FileFormat:
         if self.pinned and file.size <= _SPLIT_BYTES:
             return False  # so that it is fetched with one request
         return (self.lines or self.quote != b"") and self.is_plain(file)
+
+    def size(self, split: Split) -> Size:
+        """Return about how large a split is: its lines if they are records, otherwise a guess by its bytes."""
+        file, parts, begin = from_data(split["file"]), split["parts"], split["from"]
+        end = split.get("to", parts[-1][0] if parts else begin)
+        size = max(0, end - begin)
+        if self.decoding.stored is not None:
+            return Size(size // _STORED_ROW_BYTES, size)
+        if not self.is_plain(file):
+            return Size(size * _COMPRESSED_TIMES // _ROW_BYTES, size * _COMPRESSED_TIMES)
+        lines = [lines for _, lines, digest in parts if digest and lines >= 0]
+        if size and (self.lines or self.quote) and len(lines) == len(parts):
+            return Size(sum(lines) * size // (end - split["base"]), size)
+        return Size(size // _ROW_BYTES, size)
 
     def splits(self, file: SeenFile, begin: int) -> Iterator[Split]:
         """Yield the splits of a file from a byte on, of about 64 MiB if its format can be cut."""

@@ -30,6 +30,7 @@ from sinkql.connector_api.stream import (
     ReadCounts,
     Reader,
     RowError,
+    Size,
     Split,
 )
 from sinkql.connectors.files.content import ChangedError, SeenFile, Written, from_data
@@ -43,8 +44,6 @@ from sinkql.connectors.files.processed_files import ProcessedFilesLog
 from sinkql.connectors.files.split_rows import SplitRows
 from sinkql.errors import GoneError
 
-_SMALL_BYTES = 1 << 20
-_SMALL_FILES = 8
 _MOST_FILES = 10_000  # each task of a batch holds a list of them
 
 
@@ -211,12 +210,9 @@ class FilesReader(Reader, FileBackedReader):
             for split in self.parts.format.splits(file, at if partial is not None and file.name == partial.name else 0)
         ]
 
-    def fits_in_process(self, splits: Sequence[Split]) -> bool:
-        """Return whether the files are few, small and plain: a compressed file may hold a thousand times its size."""
-        if self.decoding.stored is not None or len(splits) > _SMALL_FILES:
-            return False
-        files = [from_data(split["file"]) for split in splits]
-        return sum(file.size for file in files) <= _SMALL_BYTES and all(map(self.parts.format.is_plain, files))
+    def size(self, splits: Sequence[Split]) -> Size | None:
+        """Return the size of the splits' parts: exact for lines of plain files, otherwise by the bytes of files."""
+        return Size.total(map(self.parts.format.size, splits))
 
     def read(self, split: Split, read_counts: ReadCounts) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a split; raise SQ3101 and SQ3301 as `SplitRows.read` does."""

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from sinkql import codec, physical
-from sinkql.connector_api.stream import Limit, Measure, Offsets, ReadCounts, Reader, Split
+from sinkql.connector_api.stream import Limit, Measure, Offsets, ReadCounts, Reader, Size, Split
 from sinkql.connectors.generator import auction, marketing, tpch
 from sinkql.connectors.generator.counter import Clock, Counter
 from sinkql.connectors.generator.key_value import KeyValue
@@ -20,8 +20,6 @@ from sinkql.errors import EndlessError
 _BATCH_ROWS = 1 << 16
 _BATCH_BYTES = 1 << 25
 _SPLIT_ROWS = 1 << 20
-_SMALL_ROWS = 5000
-_SMALL_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +99,10 @@ class GeneratorReader(Reader):
             for at in range(start["count"], end["count"], step)
         ]
 
-    def fits_in_process(self, splits: Sequence[Split]) -> bool:
-        """Return whether the splits have few positions."""
-        positions: int = sum(split["to"] - split["from"] for split in splits)
-        rows = positions * self.table.weight
-        return rows <= _SMALL_ROWS and rows * self.table.row_bytes <= _SMALL_BYTES
+    def size(self, splits: Sequence[Split]) -> Size:
+        """Return the rows of the positions at their usual width."""
+        rows = self.table.weight * sum(split["to"] - split["from"] for split in splits)
+        return Size(rows, rows * self.table.row_bytes)
 
     def read(self, split: Split, read_counts: ReadCounts) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a range of positions, without rows that are inserted and deleted in the same batch."""

@@ -31,6 +31,7 @@ from sinkql.connector_api.stream import (
     Reader,
     RefreshableReader,
     RowError,
+    Size,
     Split,
 )
 from sinkql.connectors.kafka.admin import Admin, Topic, UnknownError, admin_of
@@ -53,8 +54,8 @@ from sinkql.errors import SinkqlError
 from sinkql.storage.key_value import KeyValueStore
 
 _SPLIT_ROWS = 1 << 18
-_SMALL_SPLITS = 8
-_SMALL_ROWS = 20_000
+_GUESSED_BYTES = 250
+"""The bytes of an offset, as long as no messages were weighed."""
 _MEASURE_S = 10.0
 _PAUSE_S = 60.0
 _ENDS = 8640
@@ -327,9 +328,10 @@ class KafkaReader(Reader, RefreshableReader):
             self._topic(fresh=True)
             raise
 
-    def fits_in_process(self, splits: Sequence[Split]) -> bool:
-        """Return whether there are few offsets: the size of messages is not known before they are read."""
-        return len(splits) <= _SMALL_SPLITS and sum(split["to"] - split["from"] for split in splits) <= _SMALL_ROWS
+    def size(self, splits: Sequence[Split]) -> Size:
+        """Return the number of offsets, and their bytes at the last average; a guess if no messages were weighed."""
+        offsets = sum(split["to"] - split["from"] for split in splits)
+        return Size(offsets, offsets * (self._cache.width or _GUESSED_BYTES))
 
     def _topic(self, *, fresh: bool) -> Topic:
         """Return the topic, from the cache unless `fresh` or older than `refresh_s`. Raise SQ3371 without one."""

@@ -18,6 +18,7 @@ from sinkql.connector_api.stream import (
     ReadCounts,
     Reader,
     RefreshableReader,
+    Size,
     SnapshotReader,
     Split,
     ViewLogReader,
@@ -37,7 +38,6 @@ from sinkql.errors import SinkqlError
 from sinkql.planner.name import short_name
 
 _BATCH_ROWS = 1 << 16
-_SMALL_ROWS, _SMALL_BYTES = 5000, 1 << 20
 _BEGINNING: Offsets = {"at": 0, "id": ""}
 
 
@@ -214,10 +214,9 @@ class ViewReader(Reader, SnapshotReader, RefreshableReader, ViewLogReader):
         by_name = {column.name: column for column in self.columns}
         return replace(self, columns=tuple(by_name[name] for name in names))
 
-    def fits_in_process(self, splits: Sequence[Split]) -> bool:
-        """Return whether the splits are small."""
-        rows, size = sum(split["rows"] for split in splits), sum(split["bytes"] for split in splits)
-        return bool(rows <= _SMALL_ROWS and size <= _SMALL_BYTES)
+    def size(self, splits: Sequence[Split]) -> Size:
+        """Return the rows of the splits' runs, and the bytes of their files."""
+        return Size(sum(split["rows"] for split in splits), sum(split["bytes"] for split in splits))
 
     def local_only(self) -> bool:
         """Return whether only this machine can read the log."""

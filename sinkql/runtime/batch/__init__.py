@@ -1,6 +1,7 @@
 """One batch between two checkpoints of a sink's table, and the schedule of many sinks' batches. No Spark here.
 
 * `scheduler`: Runs the batches of many sinks in a few workers.
+* `placement`: Decides where batches run, in process or in Spark.
 * `pacing`: Decides when a batch is due and where it ends, and limits the time for maintenance.
 * `timeline`: Lets jobs that share sources stop at common ticks.
 * `clock`: Reads the time of a job's commits as one of its sources.

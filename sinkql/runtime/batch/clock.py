@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sinkql import physical
-from sinkql.connector_api.stream import JobOffsets, Limit, Offsets, ReadCounts, Reader, Split
+from sinkql.connector_api.stream import JobOffsets, Limit, Offsets, ReadCounts, Reader, Size, Split
 from sinkql.errors import SinkqlError
 
 if TYPE_CHECKING:
@@ -58,6 +58,10 @@ class ClockReader(Reader):
     def splits(self, start: Offsets, end: Offsets) -> list[Split]:
         """Return no split."""
         return []
+
+    def size(self, splits: Sequence[Split]) -> Size:
+        """Return zero."""
+        return Size(0, 0)
 
     def read(self, split: Split, read_counts: ReadCounts) -> Iterator[pa.RecordBatch]:
         """Yield nothing."""

@@ -32,6 +32,7 @@ from sinkql.connector_api.stream import (
     ReadCounts,
     Reader,
     RowError,
+    Size,
     Split,
     StaleFilesError,
     WriteResult,
@@ -47,7 +48,6 @@ from sinkql.storage import failpoint
 _COMMIT_ROWS = 20_000
 """Records in one commit, unless a part of a file has more."""
 _CHUNK_ROWS = 1000
-_SMALL_BYTES = 1 << 20
 Identity = tuple[str, str, int | None]
 """The source of a record, its position, and, if that matters, when it was read, in microseconds."""
 
@@ -179,9 +179,9 @@ class DeadLetterReplay:
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, records.schema) as writer:
             writer.write_table(records, max_chunksize=_CHUNK_ROWS)
         try:
-            small = records.num_rows <= _CHUNK_ROWS and records.nbytes <= _SMALL_BYTES
             reader = DeadLetterReader(self.computation.readers[read.source])
-            if self._commit_rows(read.source, reader, [{"file": str(path), "small": small}]):
+            split = {"file": str(path), "rows": records.num_rows, "bytes": records.nbytes}
+            if self._commit_rows(read.source, reader, [split]):
                 self.settle()
         finally:
             path.unlink(missing_ok=True)
@@ -280,9 +280,9 @@ class DeadLetterReader(Reader):
 
     reader: Reader
 
-    def fits_in_process(self, splits: Sequence[Split]) -> bool:
-        """Return whether the dead letters were few when they were copied."""
-        return all(split["small"] for split in splits)
+    def size(self, splits: Sequence[Split]) -> Size:
+        """Return the size of the dead letters in the file."""
+        return Size(sum(split["rows"] for split in splits), sum(split["bytes"] for split in splits))
 
     def local_only(self) -> bool:
         """Return True: the records are in a file of this machine."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from sinkql import physical
+from sinkql.connector_api.stream import Size
 from sinkql.runtime.batch.engine import Batch
+from sinkql.runtime.batch.placement import COLD
 from sinkql.runtime.state.arrangement import rows_to_merge
 from sinkql.runtime.state.operator import stateful
 
@@ -12,9 +14,15 @@ _MERGED_ROWS = 1 << 20
 """With more rows of state to merge or to delete, Spark runs the batch."""
 
 
+def size_of(batch: Batch) -> Size | None:
+    """Return the estimated size of a batch's input; None if a reader does not know it."""
+    return Size.total(batch.readers[source].size(parts) for source, parts in batch.splits.items() if parts)
+
+
 def too_large(job: physical.Job, batch: Batch) -> str | None:
     """Return None if a batch is small enough, else the short reason why Spark runs it."""
-    if not all(batch.readers[source].fits_in_process(parts) for source, parts in batch.splits.items() if parts):
+    size = size_of(batch)
+    if size is None or not COLD.holds(size):
         return "the batch is large"
     if any(_merged_rows(struct, job, batch) > _MERGED_ROWS for struct in job.graph.stateful()):
         return f"it merges or deletes more than {_MERGED_ROWS} rows of state"
