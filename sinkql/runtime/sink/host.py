@@ -24,6 +24,7 @@ from sinkql.runtime.batch.schedule import ScheduleLimits
 from sinkql.runtime.batch.scheduler import BatchScheduler, Worker
 from sinkql.runtime.batch.thread_worker import ThreadWorker
 from sinkql.runtime.local.engine import LocalEngine
+from sinkql.runtime.local.measured_engine import MeasuredEngine, SharedPlacement
 from sinkql.runtime.sink.requests import WaitRequests
 from sinkql.runtime.sink.workload import Workload
 from sinkql.runtime.spark.application import SparkApplication
@@ -174,6 +175,8 @@ class SharedSpark:
     * `session` waits until it runs, and `prepare` starts it in the background.
     * `death` returns the error of the Spark of a session if it died.
     * `rest` stops it until it is needed again, except during an `in_use`.
+    * `is_up` returns whether batches can run in it now.
+    * `placement` decides which batches are too large for this process.
     * It runs up to `most_workers` workers, with folders in `folder`.
     """
 
@@ -185,6 +188,8 @@ class SharedSpark:
     death: Callable[[SparkSession], SinkqlError | None] = lambda _: None
     rest: Callable[[], None] = lambda: None
     in_use: Callable[[], AbstractContextManager[None]] = nullcontext
+    is_up: Callable[[], bool] = lambda: True
+    placement: SharedPlacement = field(default_factory=SharedPlacement)
 
     @classmethod
     def of(cls, spark: SparkApplication) -> SharedSpark:
@@ -192,7 +197,7 @@ class SharedSpark:
         settings = spark.settings
         return cls(
             spark.session, bucket_count(settings), settings.folder / "lanes", worker_count(settings), spark.begin,
-            spark.death, spark.rest, spark.in_use,
+            spark.death, spark.rest, spark.in_use, spark.is_up,
         )  # fmt: skip
 
     def open_worker(self, run_round: Callable[[], None]) -> Worker:
@@ -210,7 +215,15 @@ class SharedSpark:
 
             return SparkEngine(session, buckets=buckets)
 
-        return PlacedEngine(LocalEngine(buckets, policy="decline"), open_spark, self.in_use)
+        in_process = MeasuredEngine(
+            LocalEngine(buckets, policy="decline"), self.placement, spark_up=self.is_up, start_spark=self.prepare
+        )
+        return PlacedEngine(in_process, open_spark, self.in_use)
+
+    def rest_if_unneeded(self) -> None:
+        """Stop Spark until it is needed again, unless batches in this process would take too much time without it."""
+        if self.placement.may_rest():
+            self.rest()
 
 
 @dataclass(slots=True)
@@ -249,6 +262,6 @@ class SinkHost:
         self.scheduler = BatchScheduler(
             {"in process": ThreadWorker, "Spark": self.spark.open_worker},
             ScheduleLimits(self.spark.most_workers),
-            rest=self.spark.rest,
+            rest=self.spark.rest_if_unneeded,
         )
         self.desired_states = DesiredStates(self.control)

@@ -114,6 +114,11 @@ class SparkApplication:
             start.try_executor(self._stopping.is_set)
             return session
 
+    def is_up(self) -> bool:
+        """Return whether Spark runs, or a start has failed, so that waiting for it does not help."""
+        start = self._start
+        return start is not None and start.is_up
+
     @contextmanager
     def in_use(self) -> Iterator[None]:
         """Keep Spark from resting for the block, in which its session is used."""

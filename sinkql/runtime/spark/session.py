@@ -78,6 +78,11 @@ class SparkStart:
         return self._begun
 
     @property
+    def is_up(self) -> bool:
+        """Return whether Spark runs."""
+        return self._session.done() and self._session.exception() is None
+
+    @property
     def failed(self) -> bool:
         """Return whether the start failed, and can be tried again."""
         error = self._session.exception() if self._session.done() else None
@@ -90,8 +95,7 @@ class SparkStart:
 
     def death(self) -> int | None:
         """Return the exit code of a Java that ended while Spark was up, without a request from here."""
-        up = self._session.done() and self._session.exception() is None
-        return self._jvm.ended_with if up and not self._jvm.killed else None
+        return self._jvm.ended_with if self.is_up and not self._jvm.killed else None
 
     def wait(self, seconds: float) -> None:
         """Wait for the end of Java, at most this long."""

@@ -1,0 +1,76 @@
+"""The engine of this process for sinks: it takes a batch by what earlier batches of the job cost."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from sinkql import physical
+from sinkql.runtime.batch.engine import Batch, Engine, Outcome, SparkNeededError
+from sinkql.runtime.batch.placement import Placement
+from sinkql.runtime.local.size import size_of
+
+
+class SharedPlacement:
+    """The placement rule of a process, for the threads of its sinks."""
+
+    def __init__(self) -> None:
+        self._placement = Placement(idle_s=0.0)
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def locked(self) -> Iterator[Placement]:
+        """Hold the lock for the block; return the rule."""
+        with self._lock:
+            yield self._placement
+
+    def may_rest(self) -> bool:
+        """Return whether batches in this process take little time without Spark."""
+        with self.locked() as placement:
+            return placement.may_rest(time.monotonic())
+
+
+class MeasuredEngine:
+    """Runs batches with `engine` in this process, as long as `placement` allows their size; measures what they cost.
+
+    `start_spark` starts Spark in the background if batches in this process take too much time for long.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        placement: SharedPlacement,
+        *,
+        spark_up: Callable[[], bool],
+        start_spark: Callable[[], None],
+    ) -> None:
+        self.bucketing = engine.bucketing
+        self.buckets = engine.buckets
+        self._engine = engine
+        self._placement = placement
+        self._spark_up = spark_up
+        self._start_spark = start_spark
+
+    def execute(self, job: physical.Job, batch: Batch) -> Outcome:
+        """Execute the batch; raises SparkNeededError if it is too large, and the errors of the engine."""
+        size = size_of(batch)
+        with self._placement.locked() as placement:
+            place = placement.place(job.sink_id, size, at=time.monotonic(), spark_up=self._spark_up())
+        if size is None or place.engine == "Spark":
+            raise SparkNeededError("the batch is large")
+        began = time.thread_time()
+        try:
+            outcome = self._engine.execute(job, batch)
+        except SparkNeededError:
+            with self._placement.locked() as placement:
+                placement.gave_up(job.sink_id, size, at=time.monotonic())
+            raise
+        seconds = time.thread_time() - began
+        with self._placement.locked() as placement:
+            placement.ran_in_process(job.sink_id, size, seconds, at=time.monotonic())
+            wants_spark = placement.wants_spark(time.monotonic())
+        if wants_spark:
+            self._start_spark()
+        return outcome
