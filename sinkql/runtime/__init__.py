@@ -1,6 +1,6 @@
-"""Run jobs as sinks. Each package uses only those below it in this list; `process`, `sink` and `spark` import Spark.
+"""Run jobs as sinks. Each package uses only those below it in this list; only `spark` imports Spark, when it starts.
 
-* `process`: Runs the sinks of a workload in processes, one Spark application in each.
+* `process`: Runs the sinks of a workload in processes, one for each cluster.
 * `sink`: Runs one sink of a cluster: lease, claim, batches, retries, end.
 * `spark`: Starts the session, and executes the operators of batches in Spark.
 * `local`: Executes the operators of batches in this process, without Spark.

@@ -106,6 +106,8 @@ class Background:
                 self.tell(f"{self.activity} …")
             case "spark started":
                 self.activity = None
+            case "java missing":
+                self.tell("no Java was found: a batch that needs Spark waits")
             case "stage":
                 job.state = str(event.get("stage"))
             case "started":

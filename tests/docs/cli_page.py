@@ -71,6 +71,8 @@ _VARIABLES = {
 _EVENTS = {
     "spark starting": "Spark starts for a cluster.",
     "spark started": "Spark is up.",
+    "spark stopped": "Spark has stopped, because no batch has needed it for long.",
+    "java missing": "No Java was found. Sinks run, and a batch that needs Spark waits.",
     "elsewhere": "Another process runs the sink. This one takes over when that process ends.",
     "starting": "A sink starts.",
     "stage": "A sink is in a stage of its start or of a batch.",

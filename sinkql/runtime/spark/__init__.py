@@ -1,6 +1,8 @@
 """Run batches with Spark.
 
 Starting Spark:
+* `settings`: The settings of a Spark application, without Spark.
+* `application`: A cluster's Spark in this process: when it starts, and when it rests.
 * `session`: Start a Spark session with the settings of a cluster, and stop it.
 * `java`: Find the Java for Spark.
 * `jvm`: Start, end and kill a JVM.
