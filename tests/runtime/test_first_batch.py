@@ -230,4 +230,6 @@ def test_a_sink_whose_lease_was_lost_as_it_began_does_not_say_that_it_was_stoppe
 def _incarnation(run: SinkRunner) -> None:
     run.host.control.acquire(run.sink_id, owner=run.owner, takeover=True)
     with suppress(_NoSparkError):
-        run.incarnation().start(1)
+        present = run.incarnation()
+        present.claim_table(1)
+        present.commit_pending()

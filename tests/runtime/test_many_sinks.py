@@ -23,7 +23,7 @@ from sinkql.runtime.batch.placed_engine import PlacedEngine
 from sinkql.runtime.batch.schedule import ScheduleLimits
 from sinkql.runtime.batch.scheduler import BatchScheduler
 from sinkql.runtime.local.engine import LocalEngine
-from sinkql.runtime.sink import control, incarnation, retry
+from sinkql.runtime.sink import control, incarnation, life
 from sinkql.runtime.sink.host import SharedSpark, SinkHost, SinkOutcome
 from sinkql.runtime.sink.runner import SinkRunner
 from support.batch_worker import ThreadWorker
@@ -108,7 +108,7 @@ def sinks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Sinks:
     )
     engine = PlacedEngine(found.engine, lambda: found.engine)
     monkeypatch.setattr(SharedSpark, "engine", lambda shared, session, buckets: engine)
-    monkeypatch.setattr(retry, "_FIRST_WAIT", 0.001)
+    monkeypatch.setattr(life, "_FIRST_WAIT", 0.001)
     for module in (control, incarnation):
         monkeypatch.setattr(module, "_LOOK_SECONDS", 0.01)
     monkeypatch.setattr(scheduler, "_CHECK_SECONDS", 0.01)

@@ -13,7 +13,7 @@ from sinkql.connector_api.registry import discover
 from sinkql.errors import LateError, SinkqlError, UnforeseenError
 from sinkql.runtime.batch.events import Event, SinkStage, SinkStalled, SinkStarted
 from sinkql.runtime.batch.scheduler import BatchScheduler
-from sinkql.runtime.sink import retry
+from sinkql.runtime.sink import life
 from sinkql.runtime.sink.host import SharedSpark, SinkHost, SinkOutcome
 from sinkql.runtime.sink.runner import SinkRunner
 from sinkql.runtime.spark.settings import CancelledError
@@ -77,7 +77,7 @@ def _late(times: int) -> Callable[[], NoReturn]:
 def test_what_came_too_late_is_tried_again_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, once: bool
 ) -> None:
-    monkeypatch.setattr(retry, "_FIRST_WAIT", 1e-5)
+    monkeypatch.setattr(life, "_FIRST_WAIT", 1e-5)
     control = MemoryControl()
     outcome, events = _run(tmp_path, control, _late(12), once=once)
     stalls = [event for event in events if isinstance(event, SinkStalled)]
@@ -100,7 +100,7 @@ def test_a_sink_that_waits_for_spark_does_not_run(tmp_path: Path) -> None:
 
 
 def test_a_locked_catalog_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retry, "_FIRST_WAIT", 1e-5)
+    monkeypatch.setattr(life, "_FIRST_WAIT", 1e-5)
     control = _LockedControl()
     outcome, _ = _run(tmp_path, control, _late(5), once=False)
     assert outcome == SinkOutcome("materialize.public.t", "stopped")
@@ -112,7 +112,7 @@ def test_a_sink_that_waits_to_try_again_stops_when_it_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wish: Literal["stopped", "dropped"]
 ) -> None:
     for name in ("_FIRST_WAIT", "_LONGEST_WAIT"):
-        monkeypatch.setattr(retry, name, 2 * PATIENCE_S)
+        monkeypatch.setattr(life, name, 2 * PATIENCE_S)
     control = MemoryControl()
 
     def session() -> NoReturn:
@@ -128,7 +128,7 @@ def test_a_sink_that_waits_to_try_again_stops_when_it_is_told(
 def test_a_spark_that_died_is_told_also_where_another_sink_has_begun_a_new_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retry, "_FIRST_WAIT", 1e-5)
+    monkeypatch.setattr(life, "_FIRST_WAIT", 1e-5)
     monkeypatch.setattr(BatchScheduler, "add", _fail)
     died = UnforeseenError("SQ4004", "the Java process ended")
     gone, sessions = object(), [object(), object()]

@@ -289,9 +289,9 @@ def test_a_sink_stops_when_it_is_told_and_continues_where_it_was(spark: SparkSes
 def test_what_does_not_answer_for_a_while_is_waited_for(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sinkql.runtime.sink import retry
+    from sinkql.runtime.sink import life
 
-    monkeypatch.setattr(retry, "_FIRST_WAIT", 0.01)
+    monkeypatch.setattr(life, "_FIRST_WAIT", 0.01)
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.csv").write_text("id\n1\n")
     control = MemoryControl()

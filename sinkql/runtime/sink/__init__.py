@@ -8,6 +8,6 @@
 * `wait_for_views`: Waits until the views that a sink reads have all present input.
 * `control`: Watches what users want of the sink and whether it has its lease, and answers requests.
 * `requests`: Runs OPTIMIZE SINK and REPLAY ERRORS, and answers waits.
-* `retry`: Decides whether and when the sink retries after an error.
+* `life`: Decides what the sink does next, and when it retries after an error: a state machine.
 * `status`: Reports the sink's status, events and progress.
 """

@@ -24,9 +24,9 @@ from sinkql.runtime.batch.scheduler import BatchDone, Process, ScheduledSink
 from sinkql.runtime.batch.timeline import Timeline
 from sinkql.runtime.sink.control import SinkControl, pacing_orders
 from sinkql.runtime.sink.host import SinkHost
+from sinkql.runtime.sink.life import BatchesEnded, Ready, Retries, Seen
 from sinkql.runtime.sink.place import reason_for_spark
 from sinkql.runtime.sink.requests import run_replay_request
-from sinkql.runtime.sink.retry import RetryPolicy
 from sinkql.runtime.sink.status import StatusReporter
 from sinkql.runtime.sink.wait_for_views import wait_for_views
 from sinkql.runtime.sink.workload import WorkloadFollower
@@ -104,15 +104,19 @@ class BatchTracker:
 
 @dataclass(slots=True)
 class Incarnation:
-    """One incarnation of a sink, between a claim of its table and the next."""
+    """One incarnation of a sink, between a claim of its table and the next: the steps of its life as methods.
+
+    All raise CancelledError and StoppedError if the sink must stop, and SinkqlError.
+    """
 
     host: SinkHost
     follower: WorkloadFollower
     control: SinkControl
-    retry: RetryPolicy
+    retries: Retries
     status: StatusReporter
     batches: BatchTracker
     _sessions: list[SparkSession] = field(default_factory=list, init=False)
+    _claimed: tuple[BatchLoop, PlacedEngine] | None = field(default=None, init=False)
 
     @property
     def _job(self) -> physical.Job:
@@ -122,40 +126,51 @@ class Incarnation:
     def _context(self) -> Context:
         return self.host.contexts(self._job)
 
-    def start(self, epoch: int) -> Ending | None:
-        """Run the sink until it ends, and return how; None if another incarnation must follow.
+    def look(self) -> Seen:
+        """Look at the sink's assignment and at what users want."""
+        moved = self.follower.update() == "moved"
+        seen = Seen(moved, "running" if moved else self.control.desired(now=True))
+        if seen == Seen(False, "running") and not self.control.is_stopping():
+            self.status.report_name()
+        return seen
 
-        Raises StoppedError and ReassignedError, OutdatedStartError, and the error of a batch.
-        """
-        if self.follower.update() == "moved":
-            return "moved"
-        desired = self.control.desired(now=True)
-        if desired != "running":  # also while the sink only waits for a retry
-            return desired
-        if self.control.is_stopping():
-            return "stopped"
-        self.status.report_name()
-        if self.retry.claimed:
-            # A process that took over the sink has the table too: without a lease, claims would alternate for ever.
-            self._renew()
-        if self.host.once:
-            wait_for_views(self._job, self.host, self.control.is_stopping)
-        if self.control.is_stopping():
-            return "stopped"
+    def renew(self) -> None:
+        """Renew the sink's lease."""
+        self.host.control.renew(self._job.sink_id, owner=self.status.owner)
+
+    def await_views(self) -> None:
+        """Wait until the views that the sink reads have all present input."""
+        wait_for_views(self._job, self.host, self.control.is_stopping)
+
+    def claim_table(self, epoch: int) -> None:
+        """Claim the table in the turn of its catalog."""
         self.status.report_stage("opening the table")
         engine = self.engine()
-        loop = self.status.loop = self.claim(epoch, engine)
-        self.retry.claimed = True
-        self._commit_pending(loop)
-        if loop.caught_up():
-            return "caught up"
-        if reason_for_spark(self._job) is not None:
-            self.status.report_stage("waiting for Spark")
-            self._session()
-        return self._run_batches(loop, engine)
+        self._claimed = self.claim(epoch, engine), engine
+        self.status.loop = self._claimed[0]
 
-    def _renew(self) -> None:
-        self.host.control.renew(self._job.sink_id, owner=self.status.owner)
+    def commit_pending(self) -> Ready:
+        """Commit what precedes the first scheduled batch: a full refresh, unread output, a replay.
+
+        Raises ReassignedError if the sink's job changes during a full refresh.
+        """
+        loop, _ = self._claim_of()
+        self._commit_pending(loop)
+        return Ready(loop.caught_up(), reason_for_spark(self._job) is not None)
+
+    def open_spark(self) -> None:
+        """Wait until Spark runs."""
+        self.status.report_stage("waiting for Spark")
+        self._session()
+
+    def run_batches(self) -> BatchesEnded:
+        """Run batches until the sink ends or its job changes; raises OutdatedStartError and the error of a batch."""
+        return BatchesEnded(self._run_batches(*self._claim_of()))
+
+    def _claim_of(self) -> tuple[BatchLoop, PlacedEngine]:
+        if self._claimed is None:
+            raise RuntimeError("the table is not claimed")
+        return self._claimed
 
     def engine(self) -> PlacedEngine:
         """Return the engine of the incarnation's batches."""
@@ -168,7 +183,7 @@ class Incarnation:
             job, self._readers(), host.registry.writer(job.write, context), engine, context.folder, host.control,
             host.progress, MaintenanceBudget(stops=self.control.is_stopping), before_commit=self.batches.begin_commit,
             dead_letters=open_dead_letter_table(host.registry, job, context),
-            state_directory=StateDirectory.of(context), since_ms=host.since_ms, ticks=context.ticks, renew=self._renew,
+            state_directory=StateDirectory.of(context), since_ms=host.since_ms, ticks=context.ticks, renew=self.renew,
         )  # fmt: skip
         with host.claim_queues[job.write.connection.name].wait_turn(self.control.is_stopping):
             loop.start(epoch=epoch, once=host.once)
@@ -180,7 +195,6 @@ class Incarnation:
         return with_clock(self._job, readers)
 
     def _commit_pending(self, loop: BatchLoop) -> None:
-        """Commit what precedes the first scheduled batch: a full refresh, unread output, a replay."""
         if loop.needs_full_refresh():
             self._refresh(loop)
         self.status.conflicts = loop.conflicts()
@@ -274,12 +288,13 @@ class Incarnation:
                     self.status.report_stage("waiting for Spark")
                     raise
                 except SinkqlError as error:
-                    wait = self.retry.stall(error)
+                    wait = None if self.control.is_stopping() else self.retries.seconds_until(error)
                     if wait is None:
                         raise
+                    self.status.report_stall(error, wait)
                     return wait
-                if self.retry.failures or loop.conflicts() != self.status.conflicts:
-                    self.retry.failures, self.status.conflicts = 0, loop.conflicts()
+                if self.retries.failures or loop.conflicts() != self.status.conflicts:
+                    self.retries.failures, self.status.conflicts = 0, loop.conflicts()
                     self.status.record("running")
                 handed_over = False
             if loop.caught_up():

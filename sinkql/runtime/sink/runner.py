@@ -1,8 +1,9 @@
-"""Run one sink of a cluster from its lease to its outcome, as a series of incarnations with retries in between."""
+"""Run one sink of a cluster from its lease to its outcome: carry out the steps of its `life`."""
 
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -11,12 +12,35 @@ from sinkql import physical
 from sinkql.errors import LateError, LeaseHeldError, SinkqlError
 from sinkql.runtime.batch import failure
 from sinkql.runtime.batch.attempt import OutdatedStartError
-from sinkql.runtime.batch.events import Ending
 from sinkql.runtime.sink.control import SinkControl
 from sinkql.runtime.sink.host import SinkHost, SinkOutcome
 from sinkql.runtime.sink.incarnation import BatchTracker, Incarnation, ReassignedError, StoppedError
+from sinkql.runtime.sink.life import (
+    Acquire,
+    AwaitRelease,
+    AwaitViews,
+    Claim,
+    CommitPending,
+    Done,
+    Elsewhere,
+    End,
+    Event,
+    Failed,
+    HeldElsewhere,
+    Look,
+    OpenSpark,
+    Outdated,
+    Reassigned,
+    Renew,
+    Retries,
+    RunBatches,
+    SinkLife,
+    Step,
+    Stopped,
+    Wait,
+    Waited,
+)
 from sinkql.runtime.sink.place import reason_for_spark
-from sinkql.runtime.sink.retry import RetryPolicy
 from sinkql.runtime.sink.status import StatusReporter
 from sinkql.runtime.sink.workload import SinkAssignment, WorkloadFollower
 from sinkql.runtime.spark.settings import CancelledError
@@ -40,13 +64,17 @@ class SinkRunner:
     follower: WorkloadFollower = field(init=False)
     control: SinkControl = field(init=False)
     status: StatusReporter = field(init=False)
-    retry: RetryPolicy = field(init=False)
+    life: SinkLife = field(init=False)
+    present: Incarnation = field(init=False)
+    _epoch: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self.follower = WorkloadFollower(self.host.workload, self.first, self.first.job.cluster, self.host.once)
         self.control = SinkControl(self.host, self.follower, self.wake)
         self.status = StatusReporter(self.host, self.follower, self.owner)
-        self.retry = RetryPolicy(self.host, self.follower, self.control, self.status)
+        view = self.first.job.write.connector == physical.VIEW
+        self.life = SinkLife(view, Retries(self.host.once))
+        self.present = self.incarnation()
 
     @property
     def assignment(self) -> SinkAssignment:
@@ -88,69 +116,98 @@ class SinkRunner:
 
     def run(self) -> SinkOutcome:
         """Run the sink until it must stop, has caught up (`once`), or fails; never raises a SinkqlError."""
-        control = self.host.control
-        while True:
-            try:
-                epoch = control.acquire(self.sink_id, owner=self.owner, takeover=self.takeover)
-                break
-            except LeaseHeldError as error:
-                ending = self.control.wait_elsewhere()
-                if ending is not None:
-                    return self._end(SinkOutcome(self.job.sink, ending))
-                if self.job.write.connector != physical.VIEW:
-                    return self._end(self.retry.outcome_of(error))
-            except SinkqlError as error:
-                if not isinstance(error, LateError) or not self.retry.wait(error):
-                    return self._end(self.retry.outcome_of(error))
-        self.leased = True
-        if reason_for_spark(self.job) is not None:
-            self.host.spark.prepare()
+        step: Step = self.life.step
         try:
-            outcome = self._hold_lease(epoch)
-            if outcome.ending == "caught up":
-                with suppress(Exception):  # a missing figure ends no sink
-                    self.status.report_progress(last=True)
-            self.status.record_outcome(outcome)
+            while not isinstance(step, End):
+                event = self._carry_out(step)
+                step = self.life.next(event, stopping=self.control.is_stopping(), lost=self.control.lost)
+            outcome = self._outcome(step)
+            if self.leased:
+                if outcome.ending == "caught up":
+                    with suppress(Exception):  # a missing figure ends no sink
+                        self.status.report_progress(last=True)
+                self.status.record_outcome(outcome)
         except SinkqlError as error:
             outcome = SinkOutcome(self.job.sink, "failed", error)
         finally:
-            self.leased = False
-            with suppress(LateError):  # the lease expires, and others see that this process has ended
-                control.release(self.sink_id, owner=self.owner)
+            self._release()
         return self._end(outcome)
 
-    def _hold_lease(self, epoch: int) -> SinkOutcome:
-        """Run incarnations under the lease until the sink ends; return its outcome."""
+    def _outcome(self, end: End) -> SinkOutcome:
+        error = None if end.error is None else failure.name_source(end.error, self.job.reads())
+        return SinkOutcome(self.job.sink, end.ending, error)
+
+    def _release(self) -> None:
+        if not self.leased:
+            return
+        self.leased = False
+        with suppress(LateError):  # the lease expires, and others see that this process has ended
+            self.host.control.release(self.sink_id, owner=self.owner)
+
+    def _carry_out(self, step: Step) -> Event:
+        """Carry out a step; return how it ended."""
+        try:
+            return self._try(step)
+        except LeaseHeldError as error:
+            return HeldElsewhere(error) if isinstance(step, Acquire) else Failed(error)
+        except (CancelledError, StoppedError):
+            return Stopped()
+        except ReassignedError:
+            return Reassigned()
+        except OutdatedStartError as error:
+            return Outdated(failure.unforeseen(error))
+        except SinkqlError as error:
+            return Failed(error)
+        except Exception as error:
+            return Failed(self.present.spark_death() or failure.with_code(error))
+
+    def _try(self, step: Step) -> Event:
+        match step:
+            case Acquire():
+                self._acquire()
+            case AwaitRelease():
+                return Elsewhere(self.control.wait_elsewhere())
+            case Look():
+                self.present = self.incarnation()
+                return self.present.look()
+            case Renew():
+                self.present.renew()
+            case AwaitViews():
+                self.present.await_views()
+            case Claim():
+                self.present.claim_table(self._epoch)
+            case CommitPending():
+                return self.present.commit_pending()
+            case OpenSpark():
+                self.present.open_spark()
+            case RunBatches():
+                return self.present.run_batches()
+            case Wait(seconds, error, between):
+                self.status.report_stall(error, seconds)
+                self._wait(seconds, between=between)
+                return Waited()
+            case End():
+                raise AssertionError(step)
+        return Done()
+
+    def _acquire(self) -> None:
+        self._epoch = self.host.control.acquire(self.sink_id, owner=self.owner, takeover=self.takeover)
+        self.leased = True
+        if reason_for_spark(self.job) is not None:
+            self.host.spark.prepare()
         self.status.record("starting")
-        while True:
-            incarnation = self.incarnation()
-            try:
-                ending: Ending | None = incarnation.start(epoch)
-            except (CancelledError, StoppedError):
-                ending = "stopped"
-            except ReassignedError:
-                continue
-            except OutdatedStartError as error:
-                if not self.retry.restart():
-                    return self.retry.outcome_of(failure.unforeseen(error))
-                continue
-            except SinkqlError as error:
-                if not self.retry.wait(error, between=True):
-                    return self.retry.outcome_of(error)
-                continue
-            except Exception as error:
-                coded = incarnation.spark_death() or failure.with_code(error)
-                if not self.retry.wait(coded, between=True):
-                    return self.retry.outcome_of(coded)
-                continue
-            if ending == "stopped" and self.control.lost is not None:
-                return self.retry.outcome_of(self.control.lost)
-            if ending is not None:
-                return SinkOutcome(self.job.sink, ending)
+
+    def _wait(self, seconds: float, *, between: bool) -> None:
+        """Wait until the sink must stop, or `between` two incarnations until it changes."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0 and not self.control.is_stopping():
+            self.host.stopping.wait(min(left, 0.2))
+            if between and (self.follower.differs() or self.control.desired() != "running"):
+                break
 
     def incarnation(self) -> Incarnation:
         """Return a new incarnation of the sink, not started."""
-        return Incarnation(self.host, self.follower, self.control, self.retry, self.status, self.batches)
+        return Incarnation(self.host, self.follower, self.control, self.life.retries, self.status, self.batches)
 
     def _end(self, outcome: SinkOutcome) -> SinkOutcome:
         if outcome.ending == "failed" and outcome.error is not None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 from sinkql.errors import LateError, SinkqlError
+from sinkql.runtime.batch import failure
 from sinkql.runtime.batch.control import Status
-from sinkql.runtime.batch.events import SinkStage, SinkStarting, SinkStopped, Stage
+from sinkql.runtime.batch.events import SinkStage, SinkStalled, SinkStarting, SinkStopped, Stage
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.batch.metrics import ProgressMeter
 from sinkql.runtime.batch.scheduler import ScheduledSink
@@ -72,6 +74,15 @@ class StatusReporter:
     def report_end(self, outcome: SinkOutcome) -> None:
         """Report that the sink has ended."""
         self.host.progress(SinkStopped(outcome.sink, outcome.ending, outcome.error))
+
+    def report_stall(self, error: SinkqlError, seconds: float) -> None:
+        """Report an error after which the sink retries in this many seconds."""
+        failure.name_source(error, self.follower.work.job.reads())
+        with suppress(
+            SinkqlError
+        ):  # with a full disk the catalog takes no status either: the sink retries all the same
+            self.record("stalled", error)
+        self.host.progress(SinkStalled(self.follower.work.job.sink, error, timedelta(seconds=seconds)))
 
     def report_name(self) -> None:
         """Report the sink's name when it starts and after it was renamed."""
