@@ -1,20 +1,25 @@
-"""Measure many commits in a row: the last ones against the first, and the files besides the data.
+"""Measure many commits in a row: the last ones beside those after commit 300, and the files besides the data.
 
-    python -m bench.commits [--commits 3000] [--kind append] [--rows 100] [--keys 1000] [--window 100]
+    python -m bench.commits [--commits 3000] [--kind append] [--rows 100] [--keys 1000] [--window 120]
 
-Runs without Spark, like `bench.growth`. Prints the CPU of a commit in the first and in the last window, the share of
-maintenance in the CPU, the largest metadata.json, and the most manifests at any time. After a final cleanup, prints how
-many files the table's folder has, and how many of them nothing references.
+Runs without Spark, like `bench.growth`. A young sink, with 300 commits, and an old one run in two processes. Then they
+commit in turns, twenty times each, so that a loaded machine slows both. Old snapshots expire from commit 120 on. Prints
+the CPU of a commit of both and the ratio, the share of maintenance in the CPU, the largest metadata.json, the most
+manifests at any time, and the files of the sink's state folder. After a final cleanup, prints how many files the
+table's folder has, and how many of them nothing references.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from pyiceberg.catalog import load_catalog
@@ -26,6 +31,9 @@ from sinkql.connector_api.stream import Compacted
 from sinkql.runtime.batch.loop import BatchLoop
 
 _LOOK_EVERY = 20
+_TURN = 20
+"""The commits of a turn: with that many snapshots to expire, they expire."""
+_YOUNG = 300
 
 
 @dataclass(slots=True)
@@ -43,29 +51,74 @@ class Most:
         self.manifests = max(self.manifests, len(head.manifests(table.io)) if head is not None else 0)
 
 
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """CPU seconds of some commits, with the seconds of maintenance among them; sizes until then."""
+
+    cpu: float
+    maintenance: float
+    most: Most
+    state_files: int
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(self.cpu + other.cpu, self.maintenance + other.maintenance, other.most, other.state_files)
+
+
+class Sink:
+    """A sink in its own process, which commits when it is told to."""
+
+    def __init__(self, name: str, arguments: argparse.Namespace) -> None:
+        self.folder = HOME / f"commits-{arguments.kind}-{name}"
+        shutil.rmtree(self.folder, ignore_errors=True)
+        (self.folder / "in").mkdir(parents=True)
+        processes = get_context("spawn")
+        self._connection, other = processes.Pipe()
+        self._process = processes.Process(target=_serve, args=(other, self.folder, arguments))
+        self._process.start()
+
+    def commit(self, commits: int) -> Cost:
+        """Run some commits."""
+        self._connection.send(commits)
+        cost: Cost = self._connection.recv()
+        return cost
+
+    def end(self) -> None:
+        """Clean up the table, and end the process."""
+        self._connection.send(0)
+        self._process.join()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--commits", type=int, default=3_000)
     parser.add_argument("--kind", default="append", choices=["append", "upsert", "view"])
     parser.add_argument("--rows", type=int, default=100)
     parser.add_argument("--keys", type=int, default=1_000)
-    parser.add_argument("--window", type=int, default=100)
+    parser.add_argument("--window", type=int, default=120)
     arguments = parser.parse_args()
+    young, old = Sink("young", arguments), Sink("old", arguments)
+    young.commit(_YOUNG)
+    before = old.commit(arguments.commits - arguments.window)
+    turns = [(young.commit(_TURN), old.commit(_TURN)) for _ in range(arguments.window // _TURN)]
+    first, last = (sum(costs[1:], costs[0]) for costs in zip(*turns, strict=True))
+    _print(first, last, before + last, arguments)
+    young.end()
+    old.end()
+    _print_files(old.folder)
+
+
+def _serve(connection: Connection, folder: Path, arguments: argparse.Namespace) -> None:
     sys.path.insert(0, str(ROOT / "tests"))
-    folder = HOME / f"commits-{arguments.kind}"
-    shutil.rmtree(folder, ignore_errors=True)
-    (folder / "in").mkdir(parents=True)
     keys = None if arguments.kind == "append" else arguments.keys
     loop = _open(folder, arguments.kind, Numbers(arguments.rows, keys, anyhow=True))
-    kept = _metered(loop)
+    spent, step, most = _metered(loop), _stepper(loop), Most()
     loop.start(epoch=1)
-    step, most = _stepper(loop), Most()
-    first = _commit(step, arguments.window, folder, most)
-    middle = _commit(step, arguments.commits - 2 * arguments.window, folder, most)
-    last = _commit(step, arguments.window, folder, most)
-    _print(first, middle, last, kept[0], arguments, most)
+    while commits := connection.recv():
+        before = spent[0]
+        cpu = _commit(step, commits, folder, most)
+        files = sum(len(names) for _, _, names in os.walk(folder / "state"))
+        connection.send(Cost(cpu, spent[0] - before, most, files))
     loop.maintenance.optimize(lambda: True)
-    _print_files(folder)
 
 
 def _metered(loop: BatchLoop) -> list[float]:
@@ -96,17 +149,21 @@ def _commit(step: Callable[[], None], commits: int, folder: Path, most: Most) ->
     return cpu
 
 
-def _print(first: float, middle: float, last: float, kept: float, arguments: argparse.Namespace, most: Most) -> None:
+def _print(first: Cost, last: Cost, whole: Cost, arguments: argparse.Namespace) -> None:
     window = arguments.window
     show(
         [
             (arguments.kind, "value"),
-            (f"CPU of a commit, first {window}, ms", f"{first / window * 1000:.1f}"),
-            (f"CPU of a commit, last {window}, ms", f"{last / window * 1000:.1f}"),
-            ("last / first", f"{last / first:.2f}"),
-            ("maintenance, share of the CPU", f"{kept / (first + middle + last):.2f}"),
-            ("largest metadata.json, KB", f"{most.metadata / 1024:.0f}"),
-            ("most manifests", str(most.manifests)),
+            (f"CPU of a commit, {_YOUNG} to {_YOUNG + window}, ms", f"{first.cpu / window * 1000:.1f}"),
+            (
+                f"CPU of a commit, {arguments.commits - window} to {arguments.commits}, ms",
+                f"{last.cpu / window * 1000:.1f}",
+            ),
+            ("ratio", f"{last.cpu / first.cpu:.2f}"),
+            ("maintenance, share of the CPU", f"{whole.maintenance / whole.cpu:.2f}"),
+            ("largest metadata.json, KB", f"{whole.most.metadata / 1024:.0f}"),
+            ("most manifests", str(whole.most.manifests)),
+            ("files of the state folder", f"{first.state_files} and {last.state_files}"),
         ]
     )
 

@@ -17,11 +17,11 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import zip_longest
 
 from pyarrow.fs import FileInfo, FileSelector, FileType
 from pyiceberg.io.pyarrow import PyArrowFileIO
-from pyiceberg.manifest import ManifestContent, ManifestEntryStatus, ManifestFile
+from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import (
@@ -35,8 +35,10 @@ from pyiceberg.table.update import (
 )
 
 from sinkql.connectors.iceberg.commit.checkpoint import ancestry, first_epoch, offsets_file
+from sinkql.connectors.iceberg.commit.manifest_cache import ManifestCache
+from sinkql.connectors.iceberg.commit.removal import Removal, removal_of
 from sinkql.connectors.iceberg.commit.snapshot import MAIN
-from sinkql.connectors.iceberg.file.manifest import VECTORS, all_said_of, manifests_of, said_of
+from sinkql.connectors.iceberg.file.manifest import manifests_of, said_of
 from sinkql.connectors.iceberg.plan.options import IcebergSink
 from sinkql.connectors.iceberg.storage import AskingFileIO
 from sinkql.connectors.iceberg.table.format_v3 import read_metadata
@@ -152,35 +154,29 @@ def _dead(table: Table, expired_snapshots: tuple[Snapshot, ...]) -> _DeadFiles:
     ids = {snapshot.snapshot_id for snapshot in expired_snapshots}
     kept_snapshots = [snapshot for snapshot in table.metadata.snapshots if snapshot.snapshot_id not in ids]
     main = {snapshot.snapshot_id for snapshot in ancestry(table)}
-    reached = {
-        manifest.manifest_path
+    needed_manifests = {
+        snapshot.snapshot_id: manifests_of(table, snapshot)
+        if snapshot.snapshot_id in main
+        else list(_manifests(table, [snapshot]))
         for snapshot in _needed_snapshots(table, kept_snapshots)
-        for manifest in (
-            manifests_of(table, snapshot) if snapshot.snapshot_id in main else _manifests(table, [snapshot])
-        )
     }
-    lost = {manifest.manifest_path: manifest for manifest in _manifests(table, expired_snapshots)}
-    # A file is dead once the snapshot that removed it from main, and all snapshots before, have expired.
-    files = _removed(table, lost.values(), ids & main)
-    if files and table.metadata.format_version >= VECTORS:
-        # The table may still have other deletion vectors of the same file.
-        after = [manifest for snapshot in _successors(table, ids) for manifest in manifests_of(table, snapshot)]
-        files -= _live(table, [manifest for manifest in after if manifest.content == ManifestContent.DELETES])
-    if files:  # main never regains a file
-        referred = _referenced(table)
-        elsewhere = [
-            snapshot
-            for snapshot in kept_snapshots
-            if snapshot.snapshot_id not in main or snapshot.snapshot_id in referred
-        ]
-        files -= _live(table, _manifests(table, elsewhere))
-    files |= _dead_outside_main(
-        table, [snapshot for snapshot in expired_snapshots if snapshot.snapshot_id not in main], kept_snapshots
-    )
+    lost = _removed_from_main(table, ids)
+    # Main never regains a file. So a file is dead once the snapshot that removed it from main, and all before, expired.
+    referred = _referenced(table)
+    elsewhere = [
+        manifest
+        for snapshot_id, manifests in needed_manifests.items()
+        if snapshot_id not in main or snapshot_id in referred
+        for manifest in manifests
+    ]
+    files = lost.files - ManifestCache(table).live_files(elsewhere, lost.files)
+    outside = [snapshot for snapshot in expired_snapshots if snapshot.snapshot_id not in main]
+    files |= _dead_outside_main(table, outside, kept_snapshots)
+    lost_manifests = lost.manifests | _paths(_manifests(table, outside))
     needed = named_offsets(table, kept_snapshots)
     offsets = {name for snapshot in expired_snapshots if (name := offsets_file(snapshot))} - needed
     return _DeadFiles(
-        manifests=frozenset(lost.keys() - reached),
+        manifests=lost_manifests.difference(*map(_paths, needed_manifests.values())),
         files=frozenset(files),
         others=frozenset(
             {snapshot.manifest_list for snapshot in expired_snapshots}
@@ -209,18 +205,32 @@ def _needed_snapshots(table: Table, kept_snapshots: Iterable[Snapshot]) -> list[
     return [snapshot for snapshot in kept_snapshots if snapshot.snapshot_id not in inner]
 
 
-def _successors(table: Table, expired_ids: Collection[int]) -> list[Snapshot]:
-    """Return the kept snapshots of main that directly follow an expired one.
+def _removed_from_main(table: Table, expired_ids: Collection[int]) -> Removal:
+    """Return the manifests that main's expired snapshots have and their successors do not, and the files they removed.
 
-    Tags, and main below a branch, keep snapshots between expired ones. The next kept snapshot has whatever an expired
-    one leaves behind.
+    A kept snapshot follows the last expired one, and the first of several between which tags keep others. Raises
+    FileNotFoundError if it cannot be read.
     """
+    manifests: set[str] = set()
+    files: set[str] = set()
     line = list(ancestry(table))
-    return [
-        snapshot
-        for snapshot, before in pairwise(line)
-        if snapshot.snapshot_id not in expired_ids and before.snapshot_id in expired_ids
-    ]
+    for snapshot, parent in zip_longest(line, line[1:]):
+        has_expired = snapshot.snapshot_id in expired_ids
+        is_next = parent is not None and parent.snapshot_id in expired_ids
+        if not has_expired and not is_next:
+            continue
+        try:
+            removal = removal_of(table, snapshot, parent)
+        except FileNotFoundError:
+            if not has_expired:
+                raise
+            # An earlier expiry was interrupted.
+            removal = Removal(frozenset(_paths(_manifests(table, [parent] if is_next else []))))
+        if is_next:
+            manifests |= removal.manifests
+        if has_expired:
+            files |= removal.files
+    return Removal(frozenset(manifests), frozenset(files))
 
 
 def _manifests(table: Table, snapshots: Iterable[Snapshot]) -> Iterable[ManifestFile]:
@@ -229,19 +239,8 @@ def _manifests(table: Table, snapshots: Iterable[Snapshot]) -> Iterable[Manifest
             yield from manifests_of(table, snapshot)
 
 
-def _removed(table: Table, manifests: Iterable[ManifestFile], removers: set[int]) -> set[str]:
-    paths: set[str] = set()
-    for manifest in manifests:
-        if not manifest.deleted_files_count or manifest.added_snapshot_id not in removers:
-            continue
-        with suppress(FileNotFoundError):
-            entries = all_said_of(table.io, manifest)
-            paths |= {
-                entry.data_file.file_path
-                for entry in entries
-                if entry.status == ManifestEntryStatus.DELETED and entry.snapshot_id in removers
-            }
-    return paths
+def _paths(manifests: Iterable[ManifestFile]) -> set[str]:
+    return {manifest.manifest_path for manifest in manifests}
 
 
 def _dead_outside_main(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
 
-from sinkql.connectors.iceberg.file.manifest import first_row_of, name_of, numbered, said_of
+from sinkql.connectors.iceberg.file.manifest import first_row_of, name_of, numbered, said_of, vector_of
 
 _SMALL = 128
 """The most entries of a manifest to keep in memory: about half a megabyte."""
@@ -22,15 +22,16 @@ _Hashes = NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True)
 class _ManifestContent:
-    """The content of a manifest: hashes of its files' names, and the entries if it is small."""
+    """The content of a manifest: hashes of its files' names and of their paths, and the entries if it is small."""
 
-    hashes: _Hashes
+    names: _Hashes
+    paths: _Hashes
     entries: tuple[ManifestEntry, ...] | None
 
     @classmethod
     def of(cls, entries: Sequence[ManifestEntry]) -> _ManifestContent:
-        hashes = _hash_names(name_of(entry.data_file) for entry in entries)
-        return cls(hashes, tuple(entries) if len(entries) <= _SMALL else None)
+        names, paths = _hash_files([entry.data_file for entry in entries])
+        return cls(names, paths, tuple(entries) if len(entries) <= _SMALL else None)
 
 
 class ManifestCache:
@@ -53,9 +54,29 @@ class ManifestCache:
         """Return the manifests that contain some of these names, by path, with the names of each."""
         if not names:
             return {}
-        hashes = _hash_names(names)
-        names_by_path = {manifest.manifest_path: self._names_in(manifest, names, hashes) for manifest in manifests}
+        hashes = _hash_texts(names)
+        names_by_path = {
+            manifest.manifest_path: names.intersection(
+                name_of(entry.data_file) for entry in self._entries_if(manifest, hashes, by_path=False)
+            )
+            for manifest in manifests
+        }
         return {path: some for path, some in names_by_path.items() if some}
+
+    def live_files(
+        self, manifests: Iterable[ManifestFile], paths: frozenset[str], *, without: frozenset[str] = frozenset()
+    ) -> frozenset[str]:
+        """Return which of these paths live entries of the manifests have, except entries with a name of `without`."""
+        if not paths:
+            return frozenset()
+        hashes = _hash_texts(paths)
+        return paths.intersection(
+            entry.data_file.file_path
+            for manifest in manifests
+            if manifest.has_added_files() or manifest.has_existing_files()
+            for entry in self._entries_if(manifest, hashes, by_path=True)
+            if not without or name_of(entry.data_file) not in without
+        )
 
     def entries(self, manifest: ManifestFile) -> Sequence[ManifestEntry]:
         """Return the entries of a manifest, with the row ids that its list gives."""
@@ -70,9 +91,10 @@ class ManifestCache:
         if len(files) <= _SMALL:
             self.add(path, [entry(file) for file in files])
         else:
-            self._contents[path] = _ManifestContent(_hash_names(map(name_of, files)), None)
+            self._contents[path] = _ManifestContent(*_hash_files(files), None)
 
-    def _names_in(self, manifest: ManifestFile, names: frozenset[str], hashes: _Hashes) -> frozenset[str]:
+    def _entries_if(self, manifest: ManifestFile, hashes: _Hashes, *, by_path: bool) -> Sequence[ManifestEntry]:
+        """Return the entries of a manifest if some have these names, or paths; else none."""
         path = manifest.manifest_path
         content = self._contents.get(path)
         if content is None:
@@ -80,11 +102,11 @@ class ManifestCache:
             content = self._contents[path] = _ManifestContent.of(read)
         else:
             read = None
-        if not np.isin(hashes, content.hashes).any():
-            return frozenset()
+        if not np.isin(hashes, content.paths if by_path else content.names).any():
+            return ()
         if read is not None:
             self._read[path] = read
-        return names.intersection(name_of(entry.data_file) for entry in self._entries(manifest))
+        return self._entries(manifest)
 
     def _entries(self, manifest: ManifestFile) -> Sequence[ManifestEntry]:
         path = manifest.manifest_path
@@ -96,8 +118,15 @@ class ManifestCache:
         return self._read[path]
 
 
-def _hash_names(names: Iterable[str]) -> _Hashes:
-    return np.fromiter((xxhash.xxh3_64_intdigest(name.encode()) for name in names), np.uint64)
+def _hash_files(files: Sequence[DataFile]) -> tuple[_Hashes, _Hashes]:
+    """Return the hashes of the files' names and of their paths, which differ for deletion vectors."""
+    names = _hash_texts(map(name_of, files))
+    has_vectors = any(vector_of(file) is not None for file in files)
+    return names, _hash_texts(file.file_path for file in files) if has_vectors else names
+
+
+def _hash_texts(texts: Iterable[str]) -> _Hashes:
+    return np.fromiter((xxhash.xxh3_64_intdigest(text.encode()) for text in texts), np.uint64)
 
 
 @lru_cache(maxsize=64)

@@ -39,6 +39,7 @@ from pyiceberg.table.update import (
 )
 
 from sinkql.connectors.iceberg.commit.manifest_cache import ManifestCache
+from sinkql.connectors.iceberg.commit.removal import Removal, encode
 from sinkql.connectors.iceberg.file.data_file import FileEntry
 from sinkql.connectors.iceberg.file.manifest import (
     ManifestWriter,
@@ -46,6 +47,7 @@ from sinkql.connectors.iceberg.file.manifest import (
     name_of,
     number_manifests,
     pieces,
+    vector_of,
     write_list,
 )
 from sinkql.connectors.iceberg.file.partition import Partitions, parted_schema
@@ -115,7 +117,7 @@ def prepare(
         {
             "snapshot-id": builder.snapshot,
             "parent-snapshot-id": builder.parent.snapshot_id if builder.parent else None,
-            **builder.write_list(manifests),
+            **builder.write_list(manifests, builder.removal(change, manifests)),
             "sequence-number": builder.sequence,
             "timestamp-ms": max(int(time.time() * 1000), table.metadata.last_updated_ms),
             "summary": builder.summary(change, properties.summary),
@@ -207,6 +209,8 @@ class _Builder:
         self._name = f"{by}{uuid4()}"
         self._written = 0
         self._cache = ManifestCache(table)
+        self._parents: list[ManifestFile] = []
+        self._removed: list[DataFile] = []
         self._collector = _Collector()
         self._partitions = Partitions(table.metadata)
         self.written_paths: set[str] = set()
@@ -248,8 +252,8 @@ class _Builder:
         """Return the parent's manifests, rewritten without the removed files, and merged in tiers if small."""
         if self.parent is None:
             return []
-        parents = manifests_of(self._table, self.parent)
-        old = [manifest for manifest in parents if manifest.has_added_files() or manifest.has_existing_files()]
+        self._parents = manifests_of(self._table, self.parent)
+        old = [manifest for manifest in self._parents if manifest.has_added_files() or manifest.has_existing_files()]
         self._cache.only(old)
         touched = self._cache.having(old, removed)
         missing = removed.difference(*touched.values())
@@ -265,7 +269,17 @@ class _Builder:
         untouched = [manifest for manifest in old if manifest.manifest_path not in rewritten]
         return [self._rewrite(*group[:2], entries, removed) for group, entries in groups.items()] + untouched
 
-    def write_list(self, manifests: list[ManifestFile]) -> dict[str, Any]:
+    def removal(self, change: FileChange, manifests: list[ManifestFile]) -> Removal:
+        """Return what the snapshot with these manifests removes."""
+        files = frozenset(file.file_path for file in self._removed)
+        vectors = frozenset(file.file_path for file in self._removed if vector_of(file) is not None)
+        deletes = [manifest for manifest in self._parents if manifest.content == ManifestContent.DELETES]
+        live = self._cache.live_files(deletes, vectors, without=change.remove)
+        dropped = {manifest.manifest_path for manifest in self._parents}
+        dropped.difference_update(manifest.manifest_path for manifest in manifests)
+        return Removal(frozenset(dropped), files - live - {entry.path for entry in change.add})
+
+    def write_list(self, manifests: list[ManifestFile], removal: Removal) -> dict[str, Any]:
         """Write the manifest list; return the snapshot's fields for it, with row ids from version 3 on."""
         provider = self._table.location_provider()
         path = provider.new_metadata_location(f"snap-{self.snapshot}-0-{self._name}.avro")
@@ -278,7 +292,15 @@ class _Builder:
             first = self._metadata.next_row_id or 0
             manifests, added = number_manifests(manifests, first)
             fields |= {"first-row-id": first, "added-rows": added}
-        write_list(output, manifests, snapshot=self.snapshot, parent=parent, sequence=self.sequence, first_row=first)
+        write_list(
+            output,
+            manifests,
+            snapshot=self.snapshot,
+            parent=parent,
+            sequence=self.sequence,
+            first_row=first,
+            header=encode(removal),
+        )
         return fields
 
     def summary(self, change: FileChange, properties: Mapping[str, str]) -> Summary:
@@ -308,6 +330,7 @@ class _Builder:
             for entry in entries:
                 if name_of(entry.data_file) in removed:
                     writer.delete(entry)
+                    self._removed.append(entry.data_file)
                     self._collector.remove_file(entry.data_file, schema=self._metadata.schema(), partition_spec=spec)
                 else:
                     writer.existing(entry)

@@ -6,10 +6,10 @@ data manifest that has none. A file's first id is counted from its manifest's, u
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Literal, cast
 
 from pyiceberg.avro.file import AvroFile, AvroOutputFile
@@ -46,6 +46,7 @@ _FIRST_ROW, _REFERENCED, _OFFSET, _LENGTH = 16, 17, 18, 19
 _BLOCK = 64
 """Entries in a block."""
 _CODEC: Literal["deflate"] = "deflate"
+_MAGIC = b"Obj\x01"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,12 @@ def manifests_of(table: Table, snapshot: Snapshot | None) -> list[ManifestFile]:
             {517: ManifestContent},
         )
         return list(reader)
+
+
+def list_header(table: Table, snapshot: Snapshot) -> dict[str, str]:
+    """Return the header of a snapshot's manifest list, whose manifests are not read; raise SQ3530 if it is damaged."""
+    with damage_as_error(snapshot.manifest_list):
+        return _read_header(_read_sealed(table.io, snapshot.manifest_list))
 
 
 def entries_of(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
@@ -114,13 +121,19 @@ def _open(
     io: FileIO, path: str, schema: Schema, types: dict[int, Callable[..., Any]], enums: dict[int, Callable[..., Any]]
 ) -> AvroFile[Any]:
     """Read a file and check that it is complete; pyiceberg does not notice a truncated file."""
-    with io.new_input(path).open() as stream:
-        data = stream.read()
-    check_avro(data, path)
+    data = _read_sealed(io, path)
     reader = AvroFile[Any](cast("InputFile", _InputBytes(data)), schema, read_types=types, read_enums=enums)
     reader.__enter__()
     _check_blocks(data, reader.decoder.tell(), reader.header.sync)
     return reader
+
+
+def _read_sealed(io: FileIO, path: str) -> bytes:
+    """Return the bytes of a file; raise ValueError if it has a wrong seal."""
+    with io.new_input(path).open() as stream:
+        data = stream.read()
+    check_avro(data, path)
+    return data
 
 
 class _InputBytes:
@@ -144,6 +157,27 @@ def _check_blocks(data: bytes, position: int, sync: bytes) -> None:
                 f"it is truncated or changed near byte {min(max(position, end), len(data))} of {len(data)}"
             )
         position = end + len(sync)
+
+
+def _read_header(data: bytes) -> dict[str, str]:
+    """Return the entries of an Avro file's header: blocks of keys and values, of which the last one is empty."""
+    if not data.startswith(_MAGIC):
+        raise ValueError("it is not an Avro file")
+    header: dict[str, str] = {}
+    count, position = _read_number(data, len(_MAGIC))
+    while count:
+        if count < 0:  # the size of the block follows
+            _, position = _read_number(data, position)
+        for _ in range(abs(count)):
+            key, position = _read_text(data, position)
+            header[key], position = _read_text(data, position)
+        count, position = _read_number(data, position)
+    return header
+
+
+def _read_text(data: bytes, position: int) -> tuple[str, int]:
+    size, position = _read_number(data, position)
+    return data[position : position + size].decode(), position + size
 
 
 def _read_number(data: bytes, position: int) -> tuple[int, int]:
@@ -327,14 +361,18 @@ def write_list(
     parent: int | None,
     sequence: int,
     first_row: int | None,
+    header: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Write a manifest list; with a first row id, a version 3 list of the manifests from `number_manifests`."""
+    """Write a manifest list; with a first row id, a version 3 list of the manifests from `number_manifests`.
+
+    `header` is added to the entries of the file's header.
+    """
     sealed = SealedOutput(output)
     if first_row is None:
         kind = ManifestListWriterV2(sealed, snapshot, parent, sequence, _CODEC)
     else:
         kind = _ListWriterV3(sealed, snapshot, parent, sequence, first_row)
-    kind._meta |= {SEAL: UNSEALED}
+    kind._meta |= {SEAL: UNSEALED, **header}  # the seal first, as a value of another entry may contain its name
     with kind as writer:
         writer.add_manifests(list(manifests))
 
