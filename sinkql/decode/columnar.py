@@ -24,12 +24,20 @@ _ROOM = 32
 class Block:
     """Bytes that can be viewed at any offset as numbers of any type."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes | memoryview) -> None:
+        self.data = data
         self.size = len(data)
-        self.raw = data + bytes(_ROOM)
-        self.bytes = np.frombuffer(self.raw, np.uint8)
-        self.buffer = pa.py_buffer(self.raw)
         self._views: dict[str, NDArray[np.generic]] = {}
+
+    @cached_property
+    def raw(self) -> bytes:
+        """The bytes, and room for the last number."""
+        return b"".join((self.data, bytes(_ROOM)))
+
+    @cached_property
+    def buffer(self) -> pa.Buffer:
+        """The bytes as an Arrow buffer."""
+        return pa.py_buffer(self.raw)
 
     def view(self, type_: str) -> NDArray[np.generic]:
         """Return the numbers of a numpy type (`>i4`) that begin at each offset."""
@@ -58,6 +66,11 @@ class Block:
     def slice(self, start: int, length: int) -> bytes:
         """Return bytes of the block."""
         return self.raw[start : start + length]
+
+    @cached_property
+    def bytes(self) -> NDArray[np.uint8]:
+        """The bytes as numbers."""
+        return np.frombuffer(self.raw, np.uint8)
 
 
 def bitmap(valid: Mask | None) -> pa.Buffer | None:
@@ -132,10 +145,10 @@ _HYPHENS = (8, 13, 18, 23)
 _DIGITS = tuple(index for index in range(36) if index not in _HYPHENS)
 
 
-def uuids(block: Block, starts: Offsets, valid: Mask | None) -> pa.Array:
-    """Return the texts of UUIDs of sixteen bytes."""
-    count = len(starts)
-    digits = _HEX[block.view("V16")[starts].view(np.uint8)].view(np.uint8).reshape(count, 32)
+def uuids(raw: NDArray[np.generic], valid: Mask | None) -> pa.Array:
+    """Return the texts of UUIDs, given as sixteen bytes each."""
+    count = len(raw)
+    digits = _HEX[np.ascontiguousarray(raw).view(np.uint8)].view(np.uint8).reshape(count, 32)
     characters = np.full((count, 36), ord("-"), np.uint8)
     characters[:, _DIGITS] = digits
     offsets = pa.py_buffer(np.arange(0, 36 * (count + 1), 36, dtype=np.int32))

@@ -17,10 +17,13 @@ from psycopg import sql
 
 from sinkql.connector_api.cdc import CapturedTable, Chunk, Key, Position, SchemaChanged, Snapshot, TableRows
 from sinkql.connector_api.types import python_values
+from sinkql.connectors.postgres.adbc import AdbcConnection, AdbcDriver, AdbcFailedError, ExportedSnapshot
 from sinkql.connectors.postgres.client import guarded
 from sinkql.connectors.postgres.copy import CopiedRows, build_rows, copy_out
+from sinkql.connectors.postgres.record import RecordLayout
 from sinkql.connectors.postgres.relation import SentColumn, keep_columns, match_columns, missing_columns_text
-from sinkql.connectors.postgres.slot import Connection, query_value, read_place, server_snapshot
+from sinkql.connectors.postgres.rows import GarbledError
+from sinkql.connectors.postgres.slot import Connection, query_row, query_value, read_place, server_snapshot
 from sinkql.connectors.postgres.type import ServerColumn, ServerTable, ServerType, server_table
 from sinkql.decode.columnar import Offsets
 from sinkql.errors import SinkqlError, TableError
@@ -30,6 +33,8 @@ _MOST_ROWS = 500_000
 _WIDTH = 1600
 """Estimated bytes of a row before the first rows were read."""
 _PAGE = 8192
+LARGE_BYTES = 32 << 20
+"""Bytes of a table from which ADBC saves more than its second connection costs."""
 _EMPTY: Key = ()
 _TEXT_TYPE = ServerType(25, "text")
 _PATIENCE_S = 30
@@ -76,18 +81,26 @@ class Query:
     def name(self) -> sql.Composed:
         return sql.SQL("{}.{}").format(sql.Identifier(self.server.schema), sql.Identifier(self.server.name))
 
-    def rows(self, where: Sequence[sql.Composable], after: str = "") -> sql.Composed:
-        """Return the query of all columns."""
-        listed = sql.SQL(", ").join(
-            _format_output(sql.SQL("t.{}").format(sql.Identifier(column.name)))
-            if column.as_text
-            else sql.SQL("t.{}").format(sql.Identifier(column.name))
-            for column in self.columns
-        )
+    def values(self) -> list[sql.Composed]:
+        """Return the columns as queries select them."""
+        values = [sql.SQL("t.{}").format(sql.Identifier(column.name)) for column in self.columns]
+        return [
+            _format_output(value) if column.as_text else value
+            for column, value in zip(self.columns, values, strict=True)
+        ]
+
+    def rows(
+        self,
+        where: Sequence[sql.Composable],
+        after: sql.Composable | None = None,
+        listed: sql.Composable | None = None,
+    ) -> sql.Composed:
+        """Return the query of all columns, or of another value of each row."""
+        listed = listed or sql.SQL(", ").join(self.values())
         conditions = [*where, *([sql.SQL(f"({self.server.filter})")] if self.server.filter else [])]
         condition = sql.SQL(" WHERE ") + sql.SQL(" AND ").join(conditions) if conditions else sql.SQL("")
         only = sql.SQL("" if self.server.partitioned else "ONLY ")
-        return sql.SQL("SELECT {} FROM {}{} AS t{}{}").format(listed, only, self.name, condition, sql.SQL(after))
+        return sql.SQL("SELECT {} FROM {}{} AS t{}{}").format(listed, only, self.name, condition, after or sql.SQL(""))
 
     def key_names(self) -> sql.Composed:
         return sql.SQL(", ").join(
@@ -111,32 +124,49 @@ class LockedError(TableError):
     """Another transaction has locked a table."""
 
 
+@dataclass(frozen=True, slots=True)
 class ConnectionOpener:
-    """Opens connections for chunks, and translates their failures."""
+    """Opens connections for chunks, and translates their failures. `driver` reads the rows of large tables."""
 
-    def __init__(self, connect: Callable[[], Connection], failed: Callable[[psycopg.Error], SinkqlError]) -> None:
-        self.connect = connect
-        self.failed = failed
+    connect: Callable[[], Connection]
+    failed: Callable[[psycopg.Error], SinkqlError]
+    driver: AdbcDriver | None = None
+
+
+@dataclass(slots=True)
+class TableSize:
+    """What earlier chunks found out about a table: the average bytes of its rows, and about how many there are."""
+
+    width: float | None = None
+    rows: int | None = None
+
+    @property
+    def is_large(self) -> bool:
+        """Return whether chunks before this one were read, and the table is large as far as known."""
+        return self.width is not None and (self.rows is None or self.rows * self.width >= LARGE_BYTES)
 
 
 @dataclass
 class PostgresChunkRead:
     """A transaction in which parts of a table are read (`sinkql.connector_api.cdc.ChunkRead`).
 
-    `widths` keeps the average bytes of a table's rows, from which the number of rows in a chunk follows.
+    The number of rows in a chunk follows from their width in `size`.
     """
 
     query: Query
     source: str
     opener: ConnectionOpener
     position: Callable[[int], Position]
-    widths: dict[str, float]
+    size: TableSize
     snapshot: Snapshot = field(init=False)
     reshaped: SchemaChanged | None = field(init=False, default=None)
     """The columns that the table still has; None if it has all of them."""
     missing_columns: str = field(init=False, default="")
     """The problems of the columns that it has lost."""
     _connection: Connection | None = field(init=False, default=None)
+    _exported: ExportedSnapshot | None = field(init=False, default=None)
+    _second: AdbcConnection | None = field(init=False, default=None)
+    """The connection that reads records, in a transaction with the same snapshot."""
     _now: int = field(init=False, default=0)
 
     def __enter__(self) -> PostgresChunkRead:
@@ -151,10 +181,9 @@ class PostgresChunkRead:
         return self
 
     def _begin(self, connection: Connection) -> None:
-        connection.execute(_SETTINGS)
-        if connection.info.server_version >= _TIMED_TRANSACTIONS:
-            connection.execute("SET transaction_timeout = 0")
+        connection.execute(_settings(connection))
         self._lock(connection)
+        self._export(connection)
         self.snapshot = server_snapshot(connection)
         self._match_columns(connection)
         self._now = query_value(connection, "SELECT (extract(epoch FROM now()) * 1000000)::int8")
@@ -181,6 +210,25 @@ class PostgresChunkRead:
             connection.execute("ROLLBACK")
         raise _changed_table_error(self.query, self.source, "the table was renamed during each attempt to lock it")
 
+    def _export(self, connection: Connection) -> None:
+        """Export the transaction's snapshot for a large table, or begin again without."""
+        driver = self.opener.driver
+        if driver is None or not driver.is_usable or not self.query.columns or not self._is_large(connection):
+            return
+        try:
+            row = query_row(connection, "SELECT pg_export_snapshot(), pg_current_snapshot()::text")
+        except psycopg.Error:
+            driver.refuse()
+            connection.execute("ROLLBACK")
+            self._lock(connection)
+        else:
+            self._exported = ExportedSnapshot(*row)
+
+    def _is_large(self, connection: Connection) -> bool:
+        if self.query.table.key:
+            return self.size.is_large
+        return sum(pages for _, pages in self._list_leaves(connection)) * _PAGE >= LARGE_BYTES
+
     def _match_columns(self, connection: Connection) -> None:
         """Update the columns to their present state, without dropped columns and columns of other types."""
         server = self.query.server
@@ -198,6 +246,8 @@ class PostgresChunkRead:
 
     def __exit__(self, *error: object) -> None:
         """End the transaction."""
+        if self._second is not None:
+            self._second.close()
         if self._connection is not None:
             self._connection.close()
 
@@ -206,7 +256,8 @@ class PostgresChunkRead:
         with self._translate_errors():
             counted = sql.SQL("EXPLAIN (FORMAT JSON) ") + self.query.rows([])
             (plan,) = query_value(self._open, counted)
-        return int(plan["Plan"]["Plan Rows"])
+        self.size.rows = int(plan["Plan"]["Plan Rows"])
+        return self.size.rows
 
     def read(self, after: Key | None, size: int) -> Chunk:
         """Return about `size` bytes of rows after a key; without a key column, all rows in parts."""
@@ -217,7 +268,7 @@ class PostgresChunkRead:
             if not self.query.key:
                 return Chunk(self._read_pages(size), None, high, self.reshaped)
             rows, last = self._read_after_key(after, size)
-        return Chunk([rows], last, high, self.reshaped)
+        return Chunk(rows, last, high, self.reshaped)
 
     def fill_unchanged(self, rows: TableRows, wanted: Offsets) -> tuple[TableRows, Position]:
         """Return rows with their unchanged values filled; `wanted` are the places of rows to look up by key."""
@@ -237,25 +288,54 @@ class PostgresChunkRead:
         stored_rows[wanted] = [numbers.get(key, -1) for key in wanted_keys]
         return replace(rows, rows=_fill_rows(query, batch, stored, stored_rows)), self.position(end)
 
-    def _read_after_key(self, after: Key | None, size: int) -> tuple[TableRows, Key | None]:
-        query, connection = self.query, self._open
-        limit = self._row_limit(size)
+    def _read_after_key(self, after: Key | None, size: int) -> tuple[list[TableRows], Key | None]:
+        query, limit = self.query, self._row_limit(size)
         where = []
         if after is not None:
             values = sql.SQL(", ").join(map(sql.Literal, after))
             where = [sql.SQL("({}) > ({})").format(query.key_names(), values)]
-        ordered = query.rows(where) + sql.SQL(" ORDER BY {} LIMIT {}").format(query.key_names(), sql.Literal(limit))
-        copied = copy_out(connection, ordered.as_string(connection), query.selected)
-        rows = build_rows(query.table, query.selected, query.key, copied, at=self._now)
-        if copied.count:
-            self.widths[query.table.id] = copied.block.size / copied.count
-        return rows, self._last_key(copied) if copied.count == limit else None
+        order = sql.SQL(" ORDER BY {} LIMIT {}").format(query.key_names(), sql.Literal(limit))
+        parts = self._select(where, order)
+        count = sum(part.count for part in parts)
+        if count:
+            self.size.width = sum(part.size for part in parts) / count
+        return self._build(parts, query.key), self._last_key(parts[-1]) if count == limit else None
+
+    def _select(self, where: Sequence[sql.Composable], order: sql.Composable | None = None) -> list[CopiedRows]:
+        """Return the rows of a query, as records if the snapshot was exported."""
+        if self._exported is not None:
+            try:
+                return self._select_records(self._exported, where, order)
+            except (AdbcFailedError, GarbledError):
+                self._exported = None
+        text = self.query.rows(where, order).as_string(self._open)
+        return [copy_out(self._open, text, self.query.selected)]
+
+    def _select_records(
+        self, exported: ExportedSnapshot, where: Sequence[sql.Composable], order: sql.Composable | None
+    ) -> list[CopiedRows]:
+        """Return the rows of a query through ADBC; raise AdbcFailedError."""
+        query, connection = self.query, self._open
+        if self._second is None:
+            assert self.opener.driver is not None
+            self._second = self.opener.driver.open(connection, exported, _settings(connection))
+            self._second.lock(query.name.as_string(connection))
+        layout = RecordLayout.of(query.selected)
+        text = query.rows(where, order, layout.record(query.values())).as_string(connection)
+        return list(map(layout.locate, self._second.read(text)))
+
+    def _build(self, parts: Sequence[CopiedRows], key: Sequence[int]) -> list[TableRows]:
+        """Return the parts of a query's result as rows."""
+        query, built, before = self.query, list[TableRows](), 0
+        for part in parts:
+            built.append(build_rows(query.table, query.selected, key, part, at=self._now, before=before))
+            before += part.count
+        return built
 
     def _row_limit(self, size: int) -> int:
-        width = self.widths.get(self.query.table.id)
-        if width is None:
+        if self.size.width is None:
             return max(1, min(int(size / _WIDTH), _FIRST_ROWS))
-        return max(1, min(int(size / width), _MOST_ROWS))
+        return max(1, min(int(size / self.size.width), _MOST_ROWS))
 
     def _last_key(self, copied: CopiedRows) -> Key:
         """Return the key of the last row, as the server writes its values."""
@@ -272,29 +352,26 @@ class PostgresChunkRead:
 
     def _read_pages(self, size: int) -> Iterator[TableRows]:
         """Yield the rows of a table without a key, or of its partitions, a range of pages at a time."""
-        query, step = self.query, max(size // _PAGE, 1)
+        step = max(size // _PAGE, 1)
         with self._translate_errors():
-            for leaf, pages in self._list_leaves():
+            for leaf, pages in self._list_leaves(self._open):
                 for page in range(0, pages, step):
                     where = sql.SQL("t.tableoid = {} AND t.ctid >= {} AND t.ctid < {}").format(
                         sql.Literal(leaf), sql.Literal(f"({page},0)"), sql.Literal(f"({page + step},0)")
                     )
-                    text = query.rows([where]).as_string(self._open)
-                    copied = copy_out(self._open, text, query.selected)
-                    if copied.count:
-                        yield build_rows(query.table, query.selected, (), copied, at=self._now)
+                    yield from self._build([part for part in self._select([where]) if part.count], ())
 
-    def _list_leaves(self) -> list[tuple[int, int]]:
+    def _list_leaves(self, connection: Connection) -> list[tuple[int, int]]:
         """Return the ids of the tables that hold the rows, with their numbers of pages."""
         oid = self.query.server.oid
-        leaves = self._open.execute(
+        leaves = connection.execute(
             "SELECT relid::oid::int8, pg_relation_size(relid) / current_setting('block_size')::int "
             "FROM pg_partition_tree(%s::oid::regclass) WHERE isleaf ORDER BY 1",
             [oid],
         ).fetchall()
         if leaves:
             return [(leaf, pages) for leaf, pages in leaves]
-        (pages,) = self._open.execute(
+        (pages,) = connection.execute(
             "SELECT pg_relation_size(%s::oid) / current_setting('block_size')::int", [oid]
         ).fetchone() or (0,)
         return [(oid, pages)]
@@ -324,6 +401,12 @@ _SETTINGS = (
     "SET DateStyle = 'ISO'; SET IntervalStyle = 'postgres'; SET TimeZone = 'UTC'; SET extra_float_digits = 3; "
     "SET bytea_output = 'hex'; SET row_security = off"
 )
+
+
+def _settings(connection: Connection) -> str:
+    """Return the statements that begin each session."""
+    timed = connection.info.server_version >= _TIMED_TRANSACTIONS
+    return f"{_SETTINGS}; SET transaction_timeout = 0" if timed else _SETTINGS
 
 
 def _table_error(error: psycopg.Error, query: Query, source: str) -> SinkqlError | None:

@@ -23,7 +23,7 @@ from sinkql.connectors.postgres.connection import PostgresConnection
 from sinkql.errors import SinkqlError
 
 _TIMEOUT_S = 10
-_SILENCE_S = 60
+SILENCE_S = 60
 """Seconds without an answer from the server's machine after which a connection counts as broken."""
 APPLICATION = "sinkql"
 
@@ -64,6 +64,40 @@ class Login:
         self, *, replication: bool = False, application: str = APPLICATION
     ) -> psycopg.Connection[tuple[Any, ...]]:
         """Open a connection in autocommit mode; raise SQ44… with the option that caused the failure."""
+        with self._parameters(application) as parameters:
+            if replication:
+                parameters["replication"] = "database"
+            tunnel = None
+            if self.tunnel is not None:
+                tunnel = Tunnel(self.tunnel, self.secret, self.options.host, self.options.port)
+                parameters.update(_through(tunnel))
+            try:
+                connection = _Connection.connect(**parameters, autocommit=True)
+            except psycopg.Error as error:
+                if tunnel is not None:
+                    tunnel.close()
+                raise failure(
+                    error, self.options, user=parameters["user"]
+                ) from None  # the cause's text may contain the user's name
+            connection.tunnel = tunnel
+            connection.silence = ResponseWatch(
+                connection.fileno, partial(self.is_active, self._session_pid(connection))
+            )
+            return connection
+
+    @contextmanager
+    def address(self, first: psycopg.Connection[tuple[Any, ...]], **more: object) -> Iterator[str]:
+        """Yield the connection string of another connection like `first`, through the same tunnel.
+
+        It names temporary files, so it is valid in the block only. `more` are other parameters of libpq.
+        """
+        with self._parameters(first.info.parameter_status("application_name") or APPLICATION) as parameters:
+            tunnel = first.tunnel if isinstance(first, _Connection) else None
+            yield psycopg.conninfo.make_conninfo(**parameters | (_through(tunnel) if tunnel else {}) | more)
+
+    @contextmanager
+    def _parameters(self, application: str) -> Iterator[dict[str, Any]]:
+        """Yield libpq's parameters of a connection, without a tunnel."""
         options = self.options
         with _write_files(options, self.secret) as files:
             parameters: dict[str, Any] = {
@@ -75,34 +109,16 @@ class Login:
                 "application_name": application,
                 "connect_timeout": _TIMEOUT_S,
                 "client_encoding": "UTF8",
-                "keepalives_idle": _SILENCE_S // 2,
-                "keepalives_interval": _SILENCE_S // 6,
+                "keepalives_idle": SILENCE_S // 2,
+                "keepalives_interval": SILENCE_S // 6,
                 "keepalives_count": 3,
-                "tcp_user_timeout": _SILENCE_S * 1000,
+                "tcp_user_timeout": SILENCE_S * 1000,
                 "gssencmode": "disable",
                 **files,
             }
             if options.password is not None:
                 parameters["password"] = reveal(options.password, self.secret)
-            if replication:
-                parameters["replication"] = "database"
-            tunnel = None
-            if self.tunnel is not None:
-                tunnel = Tunnel(self.tunnel, self.secret, options.host, options.port)
-                parameters |= {"hostaddr": "127.0.0.1", "port": tunnel.port}
-            try:
-                connection = _Connection.connect(**parameters, autocommit=True)
-            except psycopg.Error as error:
-                if tunnel is not None:
-                    tunnel.close()
-                raise failure(
-                    error, options, user=parameters["user"]
-                ) from None  # the cause's text may contain the user's name
-            connection.tunnel = tunnel
-            connection.silence = ResponseWatch(
-                connection.fileno, partial(self._is_working, self._session_pid(connection))
-            )
-            return connection
+            yield parameters
 
     def _session_pid(self, connection: psycopg.Connection[tuple[Any, ...]]) -> int | None:
         """Return the server's process id of a connection; None behind a pooler."""
@@ -112,10 +128,14 @@ class Login:
             connection.close()
             raise failure(error, self.options) from error
 
-    def _is_working(self, session: int | None) -> bool:
+    def is_active(self, session: int | None) -> bool:
         """Return whether the server works on the request of a session, over a new connection."""
         with closing(self.connect()) as connection:
             return is_backend_active(connection, session)
+
+
+def _through(tunnel: Tunnel) -> dict[str, Any]:
+    return {"hostaddr": "127.0.0.1", "port": tunnel.port}
 
 
 def guarded(connection: psycopg.Connection[tuple[Any, ...]]) -> AbstractContextManager[None]:

@@ -49,15 +49,25 @@ TEXTS = frozenset({19, 25, BLANKED, 1043})
 
 @dataclass(frozen=True, slots=True)
 class ValuePlaces:
-    """The places of values in a block, in ascending order; `valid` as in `columnar`."""
+    """The places of values in a block, in ascending order; `valid` as in `columnar`.
+
+    With a `stride`, all values are valid, equally long, and so many bytes apart.
+    """
 
     block: Block
     starts: Offsets
     lengths: Offsets
     valid: Mask | None
+    stride: int = 0
 
     def __len__(self) -> int:
         return len(self.starts)
+
+    def numbers(self, form: str) -> NDArray[Any]:  # Any: numpy has no type for a type by its name
+        """Return the values as numbers of a numpy type (`>i4`); those of NULLs are arbitrary."""
+        if self.stride and len(self):
+            return np.ndarray((len(self),), form, self.block.data, int(self.starts[0]), (self.stride,))
+        return self.block.view(form)[self.starts]
 
     def values(self) -> list[bytes | None]:
         """Return the bytes of the values."""
@@ -177,7 +187,7 @@ def _decode_bytes(places: ValuePlaces) -> DecodedColumn:
 
 
 def _decode_booleans(places: ValuePlaces) -> DecodedColumn:
-    return columnar.booleans(places.block.bytes[places.starts] != 0, places.valid), None
+    return columnar.booleans(places.numbers("u1") != 0, places.valid), None
 
 
 def _number_decoder(form: str, type_: Any) -> Callable[[ValuePlaces], DecodedColumn]:
@@ -185,21 +195,21 @@ def _number_decoder(form: str, type_: Any) -> Callable[[ValuePlaces], DecodedCol
 
     def decode_numbers(places: ValuePlaces) -> DecodedColumn:
         arrow = type_()
-        values = places.block.view(form)[places.starts].astype(arrow.to_pandas_dtype())
+        values = places.numbers(form).astype(arrow.to_pandas_dtype())
         return columnar.fixed_width(values, places.valid, arrow), None
 
     return decode_numbers
 
 
 def _decode_dates(places: ValuePlaces) -> DecodedColumn:
-    days = places.block.i4[places.starts].astype(np.int64) + EPOCH_DAY
+    days = places.numbers(">i4").astype(np.int64) + EPOCH_DAY
     bad = _find_outside(days, FIRST_DAY, LAST_DAY, places.valid)
     return columnar.fixed_width(days.astype(np.int32), places.valid, pa.date32()), bad
 
 
 def _timestamp_decoder(zone: str | None) -> Callable[[ValuePlaces], DecodedColumn]:
     def decode_timestamps(places: ValuePlaces) -> DecodedColumn:
-        micros = places.block.i8[places.starts].astype(np.int64)
+        micros = places.numbers(">i8").astype(np.int64)
         bad = _find_outside(micros, FIRST_DAY * DAY_US - EPOCH_US, (LAST_DAY + 1) * DAY_US - EPOCH_US - 1, places.valid)
         return columnar.fixed_width(micros + EPOCH_US, places.valid, pa.timestamp("us", zone)), bad
 
@@ -207,7 +217,7 @@ def _timestamp_decoder(zone: str | None) -> Callable[[ValuePlaces], DecodedColum
 
 
 def _decode_times(places: ValuePlaces) -> DecodedColumn:
-    micros = places.block.i8[places.starts].astype(np.int64)
+    micros = places.numbers(">i8").astype(np.int64)
     return columnar.fixed_width(micros, places.valid, pa.time64("us")), _find_outside(
         micros, 0, DAY_US - 1, places.valid
     )
@@ -219,12 +229,12 @@ def _find_outside(values: NDArray[np.int64], first: int, last: int, valid: Mask 
 
 
 def _decode_uuids(places: ValuePlaces) -> DecodedColumn:
-    return columnar.uuids(places.block, places.starts, places.valid), None
+    return columnar.uuids(places.numbers("V16"), places.valid), None
 
 
 def _decode_intervals(places: ValuePlaces) -> DecodedColumn:
     """Decode intervals as texts; equal ones are formatted once."""
-    raw = places.block.view("V16")[places.starts]
+    raw = places.numbers("V16")
     if places.valid is not None:
         raw[~places.valid] = b"\0" * 16
     different, indices = np.unique(raw.view("S16"), return_inverse=True)

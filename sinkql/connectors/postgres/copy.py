@@ -29,18 +29,18 @@ Message = bytes | memoryview
 
 @dataclass(frozen=True, slots=True)
 class CopiedRows:
-    """Rows in a block, and the places of each column's values."""
+    """Rows as the places of each column's values, and the bytes that they have in a COPY."""
 
-    block: Block
-    columns: tuple[ValuePlaces, ...]
+    columns: Sequence[ValuePlaces]
     count: int
+    size: int
 
     def value(self, column: int, row: int) -> bytes | None:
         """Return one value as the server sent it."""
         places = self.columns[column]
         if places.valid is not None and not places.valid[row]:
             return None
-        return self.block.slice(int(places.starts[row]), int(places.lengths[row]))
+        return places.block.slice(int(places.starts[row]), int(places.lengths[row]))
 
 
 def copy_out(
@@ -79,39 +79,54 @@ def read_copy(parts: Sequence[Message], columns: Sequence[ServerColumn]) -> Copi
     starts = ends - lengths
     starts[0] += _HEADER
     has_row = ends - starts > 2
-    return _split_columns(block, starts[has_row], ends[has_row], len(columns))
-
-
-def _split_columns(block: Block, starts: Offsets, ends: Offsets, count: int) -> CopiedRows:
-    if (block.i2[starts] != count).any():
+    starts, ends = starts[has_row], ends[has_row]
+    if (block.i2[starts] != len(columns)).any():
         raise GarbledError("a row of a copy has another number of columns than its query")
-    at = starts + 2
+    return CopiedRows(locate_values(block, starts + 2, ends, len(columns)), len(starts), block.size)
+
+
+def locate_values(block: Block, at: Offsets, ends: Offsets, count: int, *, skipped: int = 0) -> list[ValuePlaces]:
+    """Return the places of the last `count` values of rows; raise GarbledError.
+
+    Each value follows its length, and that follows `skipped` other bytes.
+    """
     columns = []
     for _ in range(count):
-        lengths = block.i4[at].astype(np.int64)
+        lengths = block.i4[at + skipped].astype(np.int64)
         sent: Mask | None = lengths >= 0
         if sent is not None and sent.all():
             sent = None
         else:
             lengths = np.maximum(lengths, 0)
-        columns.append(ValuePlaces(block, at + 4, lengths, sent))
-        at = at + 4 + lengths
+        columns.append(ValuePlaces(block, at + (skipped + 4), lengths, sent))
+        at = at + (skipped + 4) + lengths
     if (at != ends).any():
         raise GarbledError("a row of a copy does not end where its message does")
-    return CopiedRows(block, tuple(columns), len(starts))
+    return columns
 
 
 def build_rows(
-    table: CapturedTable, columns: Sequence[ServerColumn], key: Sequence[int], copied: CopiedRows, *, at: int
+    table: CapturedTable,
+    columns: Sequence[ServerColumn],
+    key: Sequence[int],
+    copied: CopiedRows,
+    *,
+    at: int,
+    before: int = 0,
 ) -> TableRows:
-    """Return copied rows as inserted rows (`$diff` 1) at a time in microseconds since 1970."""
+    """Return copied rows as inserted rows (`$diff` 1) at a time in microseconds since 1970.
+
+    `before` is the number of rows that the same query returned before these.
+    """
     bad: Mask | None = None
     arrays = []
     for column, places in zip(columns, copied.columns, strict=True):
         array, wrong = decode(column, places, binary=True)
         arrays.append(array)
         bad = mask_or(bad, wrong)
-    errors = [] if bad is None else [_row_error(columns, key, copied, row) for row in np.flatnonzero(bad).tolist()]
+    errors = (
+        [] if bad is None else [_row_error(columns, key, copied, row, before) for row in np.flatnonzero(bad).tolist()]
+    )
     if bad is not None:
         arrays = [array.filter(pa.array(~bad)) for array in arrays]
     count = copied.count - len(errors)
@@ -125,7 +140,9 @@ def build_rows(
     return TableRows(pa.record_batch(rows), errors)
 
 
-def _row_error(columns: Sequence[ServerColumn], key: Sequence[int], copied: CopiedRows, row: int) -> RowError:
+def _row_error(
+    columns: Sequence[ServerColumn], key: Sequence[int], copied: CopiedRows, row: int, before: int
+) -> RowError:
     why, shown = "", dict[str, object]()
     for number, column in enumerate(columns):
         raw = copied.value(number, row)
@@ -135,5 +152,5 @@ def _row_error(columns: Sequence[ServerColumn], key: Sequence[int], copied: Copi
             why = why or f'column "{column.name}": {error}'
             shown[column.name] = "\\x" + (raw or b"")[:_SHOWN].hex()
     values = ", ".join(f"{columns[place].name} = {shown[columns[place].name]}" for place in key)
-    position = f"the first snapshot, {values or f'row {row + 1}'}"
+    position = f"the first snapshot, {values or f'row {before + row + 1}'}"
     return RowError(position, "SQ3101", why, json.dumps({"new": shown}, default=str).encode())

@@ -21,7 +21,17 @@ from sinkql.connector_api.cdc import (
     TableRows,
 )
 from sinkql.connector_api.read_history import ReadHistory
-from sinkql.connectors.postgres.chunk import END, ConnectionOpener, DroppedError, PostgresChunkRead, Query, complete
+from sinkql.connectors.postgres.adbc import AdbcDriver
+from sinkql.connectors.postgres.adbc import Server as AdbcServer
+from sinkql.connectors.postgres.chunk import (
+    END,
+    ConnectionOpener,
+    DroppedError,
+    PostgresChunkRead,
+    Query,
+    TableSize,
+    complete,
+)
 from sinkql.connectors.postgres.client import Login, failure
 from sinkql.connectors.postgres.column import binary_as_text
 from sinkql.connectors.postgres.connection import PostgresConnection
@@ -54,7 +64,7 @@ from sinkql.errors import SinkqlError
 _MOST_RETAINED = 10 << 30
 
 
-class Server(Protocol):
+class Server(AdbcServer, Protocol):
     """The server with a source's database."""
 
     @property
@@ -90,7 +100,8 @@ class PostgresStream:
         self._monitor: PublicationMonitor | None = None
         self._stops: tuple[Position, ...] = ()
         self._to = self._confirmed = 0
-        self._widths: dict[str, float] = {}
+        self._sizes: dict[str, TableSize] = {}
+        self._driver = AdbcDriver(server)
         self._history = ReadHistory(ReadTransaction, source.notes)
 
     # --- the server ---------------------------------------------------------------------------------------------------
@@ -197,9 +208,12 @@ class PostgresStream:
 
     def chunk(self, table: CapturedTable) -> PostgresChunkRead:
         """Return a read of a table that has not begun; it opens a separate connection."""
-        opener = ConnectionOpener(lambda: self._server.connect(application=self._application), self._translate)
+        opener = ConnectionOpener(
+            lambda: self._server.connect(application=self._application), self._translate, self._driver
+        )
         position = self._server_timelines().position
-        return PostgresChunkRead(Query.of(table), self._source.name, opener, position, self._widths)
+        size = self._sizes.setdefault(table.id, TableSize())
+        return PostgresChunkRead(Query.of(table), self._source.name, opener, position, size)
 
     def complete(self, table: CapturedTable, rows: TableRows, ids: Sequence[Any]) -> tuple[TableRows, Position | None]:
         """Fill the unchanged values of rows whose key changed, by the new key; a dropped table has no rows."""
@@ -222,6 +236,7 @@ class PostgresStream:
         if self._replication is not None:
             self._replication.close()
         self._connection = self._replication = None
+        self._driver.close()
 
     # --- changes ------------------------------------------------------------------------------------------------------
 
