@@ -27,7 +27,7 @@ from operators.joined import (
 from operators.nested import nested
 from operators.pipeline import Pipeline
 from sinkql import physical
-from sinkql.runtime.spark.arrow import hashes_of
+from sinkql.runtime.local.murmur3 import hashes_of
 from sinkql.runtime.spark.engine import SparkEngine
 
 if TYPE_CHECKING:
