@@ -43,7 +43,6 @@ from sinkql import physical
 from sinkql.errors import SinkqlError
 from sinkql.lowering.fused_join import fuse_joins
 from sinkql.row_hash import Hashes
-from sinkql.runtime.local import batch as local_batch
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements, InputEvents
 from sinkql.runtime.state.join import ROWS
@@ -74,14 +73,13 @@ def colliding(mask: int) -> Iterator[None]:
 def told() -> Iterator[list[pa.Table]]:
     """Collect the changes before consolidation."""
     found: list[pa.Table] = []
-    add_up = consolidate
 
     def kept(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
         if batches:
             found.append(pa.Table.from_batches(batches))
-        return add_up(batches)
+        return consolidate(batches)
 
-    with patch.object(local_batch, "consolidate", kept):
+    with patch("sinkql.runtime.local.batch.consolidate", kept):
         yield found
 
 

@@ -70,9 +70,20 @@ def test_small_batches_are_computed_without_spark(tmp_path: Path, monkeypatch: p
     for to in (3, 7):
         _commit(loop, to)
     assert rows(tmp_path) == [(20,), (40,), (60,)]
+
+
+def test_many_rows_are_computed_without_spark_only_if_their_columns_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(batch, "_COMPUTED_ROWS", 2)
+    source = counter(up_to=20_000, rows_per_second=None)
+    columns = _loop(tmp_path, physical.Map(source, (output("n", "`counter` * 10"),)))
+    _commit(columns, 7)
+    assert len(rows(tmp_path)) == 7
+    one_by_one = _loop(tmp_path, physical.Map(source, (output("n", "length(`counter`::text)", "integer"),)), table="o")
+    _commit(one_by_one, 2)
     with pytest.raises(_SparkAskedError):
-        _commit(loop, 10)
+        _commit(one_by_one, 10)
 
 
 @pytest.mark.spark

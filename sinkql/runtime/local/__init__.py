@@ -4,7 +4,8 @@
 * `possible`: Decide whether batches of a job can run without Spark.
 * `size`: Decide whether a batch is too large for this process.
 * `batch`: Run the operators of a job over one batch.
-* `map`: Compute a Map's expressions in Python.
+* `map`: Compute a Map's expressions.
+* `arrow_form`: Compute an expression over Arrow columns.
 * `rows`: Run the other operators that keep no state.
 * `task`: The tasks that read splits and write rows, which Spark's workers run too.
 * `task_input`: Prepare the input of stateful operators.

@@ -26,7 +26,7 @@ from sinkql.logical.type import BIGINT
 from sinkql.lowering.join_input import SidesPreparation
 from sinkql.physical import DIFF, SEQ
 from sinkql.runtime.batch.engine import Batch, Outcome, SparkNeededError
-from sinkql.runtime.local.map import mapped
+from sinkql.runtime.local.map import RowBudget, TooManyRowsError, mapped
 from sinkql.runtime.local.murmur3 import bucket_numbers
 from sinkql.runtime.local.possible import passed_columns
 from sinkql.runtime.local.rows import flattened, last_rows, repeated
@@ -45,7 +45,7 @@ _BYTES = 256 << 20
 """With more bytes of rows between two operators, Spark runs the batch: they are in memory here."""
 _TASK_ROWS = 1 << 15
 _COMPUTED_ROWS = 1 << 14
-"""With more rows, Spark computes the expressions."""
+"""With more rows that are computed one by one, Spark computes an expression."""
 
 
 class HiddenColumnsError(Exception):
@@ -190,13 +190,10 @@ class LocalBatch:
             yield from rows
 
     def _computed(self, operator: physical.Map, *, sequence: bool) -> Iterator[pa.RecordBatch]:
-        count = 0
+        budget = RowBudget(_COMPUTED_ROWS) if self.policy == "decline" else RowBudget()
         for rows in self._rows(operator.input, sequence=sequence):
-            count += len(rows)
-            if count > _COMPUTED_ROWS and self.policy == "decline":
-                raise SparkNeededError(f"more than {_COMPUTED_ROWS} rows are computed one by one")
             with self._failing_rows():
-                computed = mapped(self.job, operator, pa.Table.from_batches([rows]))
+                computed = mapped(self.job, operator, pa.Table.from_batches([rows]), budget)
             yield from _batches(computed)
 
     @contextmanager
@@ -204,6 +201,8 @@ class LocalBatch:
         """Translate the error of an expression: Spark reports it, or can compute it."""
         try:
             yield
+        except TooManyRowsError as error:
+            raise SparkNeededError(f"more than {_COMPUTED_ROWS} rows are computed one by one") from error
         except SinkqlError as error:
             if self.policy == "decline":
                 raise SparkNeededError(f"an expression fails for a row: {error.message}") from error

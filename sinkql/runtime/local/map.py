@@ -1,12 +1,18 @@
-"""Compute a Map's expressions in Python; raise an error that names an expression only Spark can compute."""
+"""Compute a Map's expressions over Arrow columns, or in Python for each row.
+
+An expression that only Spark can compute raises an error that names it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sinkql import evaluate, physical
@@ -14,6 +20,7 @@ from sinkql.connector_api.types import arrow_type, python_values
 from sinkql.errors import SinkqlError
 from sinkql.logical.expression import Call, Cast, Expression, Literal, Reference, walk
 from sinkql.runtime.batch import failure
+from sinkql.runtime.local.arrow_form import RowsNeededError, arrow_form
 
 _ELSEWHERE = "Leave it out of the test, or test it with a session and Spark."
 Row = tuple[Any, ...]
@@ -29,42 +36,84 @@ def python_rows(table: pa.Table) -> list[Row]:
         ) from None
 
 
-def mapped(job: physical.Job, map_: physical.Map, below: pa.Table) -> pa.Table:
-    """Return the rows of a Map, with the internal columns; raises SQ3201 and SQ2663.
+class TooManyRowsError(Exception):
+    """More rows must be computed one by one than is worth it."""
+
+
+@dataclass(slots=True)
+class RowBudget:
+    """How many more rows may be computed one by one; None for any number."""
+
+    left: int | None = None
+
+    def spend(self, rows: int) -> None:
+        """Count rows; raises TooManyRowsError."""
+        if self.left is not None:
+            self.left -= rows
+            if self.left < 0:
+                raise TooManyRowsError
+
+
+def mapped(job: physical.Job, map_: physical.Map, below: pa.Table, budget: RowBudget | None = None) -> pa.Table:
+    """Return the rows of a Map, with the internal columns; raises SQ3201, SQ2663 and TooManyRowsError.
 
     A filtered row of an upsert relation deletes its key, and nothing is computed for such a key.
     """
     overwrites = physical.change_of(map_) == "upsert"
     if map_.where is not None:
         deletes = overwrites and not physical.forgets(map_)
-        below = _tombstoned(job, map_.where, below) if deletes else _filtered(job, map_.where, below)
+        rows = _Rows(job, below, budget)
+        below = _tombstoned(rows, map_.where) if deletes else below.filter(rows.are_true(map_.where))
     if not map_.outputs:
         return below
-    alive = _alive(below) if overwrites else np.ones(len(below), np.bool_)
-    rows = python_rows(below.filter(pa.array(alive))) if not all(map(_plain, map_.outputs)) else []
-    places = pa.array(np.cumsum(alive) - 1, mask=~alive)
+    alive = _alive(below) if overwrites else None
+    rows = _Rows(job, below if alive is None else below.filter(pa.array(alive)), budget)
+    places = None if alive is None else pa.array(np.cumsum(alive) - 1, mask=~alive)
     fields = [pa.field(output.name, arrow_type(output.type)) for output in map_.outputs]
-    arrays = [
-        below.column(output.column).cast(field.type)
-        if _plain(output)
-        else pa.array(values(job, output, below, rows), field.type).take(places)
-        for output, field in zip(map_.outputs, fields, strict=True)
-    ]
+    arrays = []
+    for output, field in zip(map_.outputs, fields, strict=True):
+        if isinstance(output.expression, Reference):
+            arrays.append(below.column(output.column).cast(field.type))
+        else:
+            computed = rows.array(output)
+            arrays.append(computed if places is None else computed.take(places))
     internal = [name for name in below.column_names if name in (physical.DIFF, physical.SEQ)]
     schema = pa.schema([*fields, *(below.schema.field(name) for name in internal)])
     return pa.table([*arrays, *map(below.column, internal)], schema=schema)
 
 
-def _filtered(job: physical.Job, where: physical.Output, below: pa.Table) -> pa.Table:
-    mask = [value is True for value in values(job, where, below, python_rows(below))]
-    return below.filter(pa.array(mask, pa.bool_()))
+@dataclass(slots=True)
+class _Rows:
+    """Rows over which expressions are computed. They become Python values only if one has no Arrow form."""
+
+    job: physical.Job
+    table: pa.Table
+    budget: RowBudget | None
+    _python: list[Row] | None = None
+
+    def array(self, output: physical.Output) -> pa.Array:
+        """Return an expression's values."""
+        compute = arrow_form(output.expression)
+        if compute is not None:
+            with suppress(RowsNeededError):
+                return compute(self.table)
+        if self._python is None:
+            if self.budget is not None:
+                self.budget.spend(len(self.table))
+            self._python = python_rows(self.table)
+        return pa.array(values(self.job, output, self.table, self._python), arrow_type(output.type))
+
+    def are_true(self, where: physical.Output) -> pa.Array:
+        """Return for which rows a condition is true."""
+        return pc.fill_null(self.array(where), False)
 
 
-def _tombstoned(job: physical.Job, where: physical.Output, below: pa.Table) -> pa.Table:
+def _tombstoned(rows: _Rows, where: physical.Output) -> pa.Table:
     """Return all rows; filtered rows, and rows deleted before, are marked as deleted."""
+    below = rows.table
     alive = _alive(below)
-    live = python_rows(below.filter(pa.array(alive)))
-    alive[np.flatnonzero(alive)] = [value is True for value in values(job, where, below, live)]
+    live = _Rows(rows.job, below.filter(pa.array(alive)), rows.budget)
+    alive[np.flatnonzero(alive)] = live.are_true(where).to_numpy(zero_copy_only=False)
     place = below.column_names.index(physical.DIFF)
     return below.set_column(place, physical.DIFF, pa.array(np.where(alive, 1, -1), pa.int64()))
 
@@ -72,10 +121,6 @@ def _tombstoned(job: physical.Job, where: physical.Output, below: pa.Table) -> p
 def _alive(below: pa.Table) -> NDArray[np.bool_]:
     mask: NDArray[np.bool_] = below.column(physical.DIFF).to_numpy() > 0
     return mask
-
-
-def _plain(output: physical.Output) -> bool:
-    return isinstance(output.expression, Reference)
 
 
 def values(job: physical.Job, output: physical.Output, below: pa.Table, rows: Sequence[Row] | None = None) -> list[Any]:
