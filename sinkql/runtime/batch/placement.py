@@ -110,8 +110,8 @@ class _Load:
 class Placement:
     """The rule for one Spark application: where the batches of its jobs run, when Spark starts and when it rests.
 
-    With `always`, Spark starts with the first job and never rests. Otherwise it rests after `idle_s` seconds without
-    need. No method waits; one thread at a time may use it.
+    With `always`, all batches are Spark's, which starts with the first job and never rests. Otherwise it rests after
+    `idle_s` seconds without need. No method waits; one thread at a time may use it.
     """
 
     def __init__(self, *, idle_s: float, always: bool = False) -> None:
@@ -126,12 +126,12 @@ class Placement:
 
         `reason` is why all batches of the job are Spark's, None if they are not. A batch of unknown size is Spark's.
         """
-        if reason is not None or size is None:
+        if self.always or reason is not None or size is None:
             return Place("Spark")
         rate = self._rate(job)
         if self._gave_up(rate, size, at):
             return Place("Spark")
-        if _is_allowed(rate, size, WARM if spark_up or self.always else COLD):
+        if _is_allowed(rate, size, WARM if spark_up else COLD):
             return Place("in process")
         return Place("Spark", Limit(max(1, WARM.rows(rate.row_seconds)), WARM.bytes))
 
