@@ -70,7 +70,7 @@ def test_small_batches_are_computed_without_spark(tmp_path: Path, monkeypatch: p
     for to in (3, 7):
         _commit(loop, to)
     assert rows(tmp_path) == [(20,), (40,), (60,)]
-    monkeypatch.setattr(batch, "_COMPUTED_ROWS", 2)
+    monkeypatch.setattr(batch, "COMPUTED_ROWS", 2)
     with pytest.raises(_SparkAskedError):
         _commit(loop, 10)
 

@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from sinkql.connector_api.stream import Limit, Size
+from sinkql.lowering.placement import COLD, ROW_SECONDS, WARM, Allowance
 
 Engine = Literal["in process", "Spark"]
 
-ROW_SECONDS = 3e-6
-"""The time of a row in process before a job's rate was measured."""
 _WINDOW_S = 60
 """The seconds over which the load is averaged."""
 _HIGH, _LOW = 0.4, 0.2
@@ -29,26 +28,6 @@ _LEAST_ROW_SECONDS = 1e-8
 _KEPT = 0.8
 """The weight of earlier batches in a mean."""
 _REMEMBERED_S = 3600.0
-
-
-@dataclass(frozen=True, slots=True)
-class Allowance:
-    """What a batch in process may take: its estimated seconds, and the bytes of its input."""
-
-    seconds: float
-    bytes: int
-
-    def rows(self, row_seconds: float = ROW_SECONDS) -> int:
-        """Return about how many rows are allowed."""
-        return int(self.seconds / row_seconds)
-
-    def holds(self, size: Size) -> bool:
-        """Return whether a batch of a job without measured rates is allowed."""
-        return size.rows <= self.rows() and size.bytes <= self.bytes
-
-
-COLD = Allowance(3.0, 256 << 20)
-WARM = Allowance(0.2, 64 << 20)
 
 
 @dataclass(frozen=True, slots=True)
