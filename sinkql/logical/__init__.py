@@ -43,6 +43,7 @@ from sinkql.logical.item import Cluster as Cluster
 from sinkql.logical.item import Connection as Connection
 from sinkql.logical.item import Database as Database
 from sinkql.logical.item import Destination as Destination
+from sinkql.logical.item import Execution as Execution
 from sinkql.logical.item import Index as Index
 from sinkql.logical.item import Item as Item
 from sinkql.logical.item import Schema as Schema

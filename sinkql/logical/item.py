@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from sinkql.keywords import qualified_name
 from sinkql.logical.expression import Expression
@@ -58,14 +58,23 @@ class StatePath:
     connection: str | None = None
 
 
+Execution = Literal["AUTO", "SPARK"]
+"""Where a cluster runs batches: in the process or in Spark, as each batch needs, or always in Spark."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """One Spark application: its master and configuration, and the place of its sinks' state."""
+    """One Spark application: its master and configuration, and the place of its sinks' state.
+
+    With `execution` AUTO, Spark stops when no batch has needed it for `spark_idle`.
+    """
 
     name: str
     master: str
     conf: Mapping[str, str]
     state: StatePath | None = None
+    execution: Execution = "AUTO"
+    spark_idle: timedelta = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@
 * `common_subplan`: Shares equal operators, and names arrangements.
 * `fused_join`: Fuses joins on one key into the tasks of the join above.
 * `materialized_view`: Decides which views are jobs and read from their logs, and which inputs are read at ticks.
+* `placement`: Decides whether batches of a job can run without Spark, and up to which size.
 * `explain`: Prints a stage for EXPLAIN.
 * `task_input`: Defines the input of a stateful operator's tasks.
 * `join_input`: Defines the input of a join's tasks.

@@ -22,6 +22,7 @@ from sinkql.lowering.materialized_view import (
     timeline_of_sink,
     view_id,
 )
+from sinkql.lowering.placement import placed
 from sinkql.lowering.spark.query import job_sql
 from sinkql.planner import plan
 from sinkql.planner.name import find
@@ -49,7 +50,7 @@ def explained(
         raise SinkqlError("SQ2970", f"EXPLAIN {statement.stage} is not supported yet", statement.span, hint=_USE)
     value = _explained(statement, plans, registry, facts)
     state = _state(statement, plans, held)
-    notes = _notes(statement, plans)
+    notes = _notes(statement, plans, value)
     if statement.output == "DOT":
         return to_dot(value, state, notes)
     if statement.stage == "SPARK SQL":
@@ -61,13 +62,16 @@ def explained(
     return to_text(value, state, notes)
 
 
-def _notes(statement: ast.Explain, plans: logical.CatalogReader) -> list[str]:
-    """Return the notes of a physical plan: whether a materialized view is a job, and views whose log is not read."""
+def _notes(statement: ast.Explain, plans: logical.CatalogReader, value: Plan) -> list[str]:
+    """Return the notes of a physical plan: where a job's batches run, whether a materialized view is a job, and so on.
+
+    The last ones are views whose log is not read, and indexes that are not used.
+    """
     explainee = statement.explainee
+    lines = [f"batches: {placed(value)}"] if isinstance(value, physical.Job) else []
     if statement.stage != "PHYSICAL" or not isinstance(explainee, ast.ItemRef):
-        return []
+        return lines
     entry = find(plans, explainee.name, explainee.kind)
-    lines = []
     if entry.kind == "MATERIALIZED VIEW":
         decision = decide_job(entry.name, plans)
         lines.append(f"{'is a job' if decision.is_job else 'is inlined into its readers'}: {decision.reason}")

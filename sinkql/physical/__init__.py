@@ -22,7 +22,6 @@ from sinkql.physical.graph import reads_below as reads_below
 from sinkql.physical.graph import with_inputs as with_inputs
 from sinkql.physical.identity import arranged_as as arranged_as
 from sinkql.physical.job import Earlier as Earlier
-from sinkql.physical.job import Execution as Execution
 from sinkql.physical.job import Job as Job
 from sinkql.physical.job import StatePath as StatePath
 from sinkql.physical.job import decode as decode

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from sinkql import codec
-from sinkql.logical import expression
+from sinkql.logical import Execution, expression
 from sinkql.logical.expression import allow_deep_trees
 from sinkql.logical.function import AGGREGATES, CASTS, FUNCTIONS
 from sinkql.logical.type import decoded, encoded
@@ -48,10 +48,6 @@ class StatePath(msgspec.Struct, frozen=True):
 
     path: str
     connection: Connection | None = None
-
-
-Execution = Literal["AUTO", "SPARK"]
-"""Where a cluster runs batches: in the process or in Spark, as each batch needs, or always in Spark."""
 
 
 class Job(msgspec.Struct, frozen=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -45,6 +46,30 @@ def _changed(session: Session, old: str, new: str) -> list[tuple[str, str, str]]
     apply(deployment, session)
     assert _plan(session, _BASE.replace(old, new)).steps == ()
     return _steps(deployment)
+
+
+@pytest.mark.parametrize(
+    ("options", "effect"),
+    [
+        ("SIZE = 'local[1]', EXECUTION = SPARK", "its sinks continue where they are"),
+        ("SIZE = 'local[1]', EXECUTION = AUTO, SPARK IDLE = '1m'", "its sinks continue where they are"),
+        ("SIZE = 'local[2]', EXECUTION = SPARK", "its sinks restart and continue where they are"),
+    ],
+)
+def test_a_change_of_when_spark_runs_restarts_no_sink(session: Session, options: str, effect: str) -> None:
+    before = "CREATE CLUSTER c (SIZE = 'local[1]');" + _BASE.replace("SINK k FROM", "SINK k IN CLUSTER c FROM")
+    after = before.replace("SIZE = 'local[1]'", options)
+    session.execute(before)
+    (job,) = session.jobs()
+    assert (job.execution, job.spark_idle) == ("AUTO", timedelta(minutes=5))
+    deployment = _plan(session, after)
+    assert [(step.kind, step.action, step.effect) for step in deployment.steps] == [("CLUSTER", "alter", effect)]
+    apply(deployment, session)
+    assert _plan(session, after).steps == ()
+    (changed,) = session.jobs()
+    assert changed.execution == ("SPARK" if "SPARK" in options.split(", ")[1] else "AUTO")
+    assert changed.spark_idle == timedelta(minutes=1 if "IDLE" in options else 5)
+    assert changed.plan == job.plan
 
 
 def test_everything_is_created_in_an_empty_catalog(session: Session) -> None:

@@ -75,7 +75,7 @@ def test_small_batches_are_computed_without_spark(tmp_path: Path, monkeypatch: p
 def test_many_rows_are_computed_without_spark_only_if_their_columns_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch, "_COMPUTED_ROWS", 2)
+    monkeypatch.setattr(batch, "COMPUTED_ROWS", 2)
     source = counter(up_to=20_000, rows_per_second=None)
     columns = _loop(tmp_path, physical.Map(source, (output("n", "`counter` * 10"),)))
     _commit(columns, 7)

@@ -127,7 +127,25 @@ def test_clusters_are_shown_with_what_they_run_on_and_their_state(filtered: Filt
         ["c", "local[1]", str(tmp_path)],
         ["quickstart", "local[*]"],
     ]
-    assert ["state", str(tmp_path)] in [line.split() for line in filtered("\\d c")]
+    described = [line.split() for line in filtered("\\d c")]
+    assert ["state", str(tmp_path)] in described
+    assert [
+        "batches",
+        "in",
+        "spark",
+        "if",
+        "they",
+        "need",
+        "it;",
+        "stops",
+        "after",
+        "300",
+        "s",
+        "without",
+        "use",
+    ] in described
+    filtered("ALTER CLUSTER c SET (EXECUTION = SPARK);")
+    assert ["batches", "in", "spark", "all"] in [line.split() for line in filtered("\\d c")]
     (found,) = filtered("SELECT master, state, connection_id FROM mz_internal.mz_cluster_masters;")[2:-1]
     assert found.split() == ["local[1]", str(tmp_path), "NULL"]
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pyiceberg.catalog import load_catalog
 
 from expressions import vectors
-from sinkql import physical
+from sinkql import logical, physical
 from sinkql.connector_api.registry import Registry
 from sinkql.connector_api.stream import Compacted, Context, JobOffsets, Writer
 from sinkql.errors import SinkqlError
@@ -108,7 +108,7 @@ def job(
     texts: Mapping[str, str] | None = None,
     cluster: str = "quickstart",
     master: str = "local[2]",
-    execution: physical.Execution = "AUTO",
+    execution: logical.Execution = "AUTO",
 ) -> physical.Job:
     """Return the job of a sink into table `n.<table>` of the SQLite catalog in `folder`; with a key it is an upsert."""
     change = physical.change_of(body)

@@ -1,6 +1,7 @@
 """Plan CREATE CONNECTION: its kind and the connector's options.
 
-Also plans CREATE CLUSTER, a Spark application: its master and configuration, and the place of its sinks' state.
+Also plans CREATE CLUSTER, a Spark application: its master and configuration, where batches run, and the place of its
+sinks' state.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from sinkql import ast, logical
 from sinkql.connector_api.options import bind, option_field, option_span
@@ -65,6 +67,7 @@ _LATER = (
     "AUTO SCALING STRATEGY", "AVAILABILITY ZONES", "DISK", "EXPERIMENTAL ARRANGEMENT COMPRESSION",
     "INTROSPECTION DEBUGGING", "INTROSPECTION INTERVAL", "SCHEDULE", "WORKLOAD CLASS",
 )  # fmt: skip
+_IDLE, _REMOTE_IDLE, _SHORTEST_IDLE = timedelta(minutes=5), timedelta(minutes=30), timedelta(seconds=1)
 _EXAMPLE = "STATE = 's3://bucket/prefix'"
 _LOCAL = re.compile(r"local(\[([1-9]\d*|\*)\])?")
 
@@ -85,6 +88,13 @@ class ClusterOptions:
         local_path=True,
     )
     aws_connection: ast.Name | None = option_field("the AWS connection for `STATE`", default=None)
+    execution: logical.Execution = option_field(
+        "where batches run: `AUTO` for Spark only if they need it, `SPARK` for always", default="AUTO"
+    )
+    spark_idle: timedelta | None = option_field(
+        "with `AUTO`, Spark stops after this time without use; 5 minutes by default, 30 with `MASTER`",
+        default=None,
+    )
     managed: bool = option_field("only true is allowed", default=True)
     replication_factor: int = option_field("only 1 is allowed", default=1)
 
@@ -95,7 +105,8 @@ def plan_cluster(full_name: str, statement: ast.CreateCluster, planning: Plannin
     options = bind(statement.options, ClusterOptions, owner="clusters", span=statement.name.span)
     master = _master(statement, options)
     conf = _conf(statement, options, local=options.master is None)
-    return logical.Cluster(full_name, master, conf, _state(statement, options, planning))
+    state = _state(statement, options, planning)
+    return logical.Cluster(full_name, master, conf, state, options.execution, _spark_idle(statement, options))
 
 
 def _check_supported(statement: ast.CreateCluster) -> None:
@@ -166,6 +177,19 @@ def _master(statement: ast.CreateCluster, options: ClusterOptions) -> str:
             hint=f"Did you mean '{near}'?" if near else "Write SIZE = 'local[2]' for two cores, 'local[*]' for all.",
         )
     return options.size
+
+
+def _spark_idle(statement: ast.CreateCluster, options: ClusterOptions) -> timedelta:
+    if options.spark_idle is None:
+        return _IDLE if options.master is None else _REMOTE_IDLE
+    if options.spark_idle < _SHORTEST_IDLE:
+        raise SinkqlError(
+            "SQ2309",
+            "SPARK IDLE must be at least 1 second",
+            option_span(statement.options, "SPARK IDLE", statement.name.span),
+            hint="Write SPARK IDLE = '5m', or EXECUTION = SPARK, with which Spark never stops.",
+        )
+    return options.spark_idle
 
 
 def _check_master(master: str, span: Span) -> None:

@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from sinkql.connector_api.stream import Limit, Size
+from sinkql.lowering.placement import COLD, ROW_SECONDS, WARM, Allowance
 
 Engine = Literal["in process", "Spark"]
 
-ROW_SECONDS = 3e-6
-"""The time of a row in process before a job's rate was measured."""
 _WINDOW_S = 60
 """The seconds over which the load is averaged."""
 _HIGH, _LOW = 0.4, 0.2
@@ -29,26 +28,6 @@ _LEAST_ROW_SECONDS = 1e-8
 _KEPT = 0.8
 """The weight of earlier batches in a mean."""
 _REMEMBERED_S = 3600.0
-
-
-@dataclass(frozen=True, slots=True)
-class Allowance:
-    """What a batch in process may take: its estimated seconds, and the bytes of its input."""
-
-    seconds: float
-    bytes: int
-
-    def rows(self, row_seconds: float = ROW_SECONDS) -> int:
-        """Return about how many rows are allowed."""
-        return int(self.seconds / row_seconds)
-
-    def holds(self, size: Size) -> bool:
-        """Return whether a batch of a job without measured rates is allowed."""
-        return size.rows <= self.rows() and size.bytes <= self.bytes
-
-
-COLD = Allowance(3.0, 256 << 20)
-WARM = Allowance(0.2, 64 << 20)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +89,8 @@ class _Load:
 class Placement:
     """The rule for one Spark application: where the batches of its jobs run, when Spark starts and when it rests.
 
-    With `always`, Spark starts with the first job and never rests. Otherwise it rests after `idle_s` seconds without
-    need. No method waits; one thread at a time may use it.
+    With `always`, all batches are Spark's, which starts with the first job and never rests. Otherwise it rests after
+    `idle_s` seconds without need. No method waits; one thread at a time may use it.
     """
 
     def __init__(self, *, idle_s: float, always: bool = False) -> None:
@@ -126,12 +105,12 @@ class Placement:
 
         `reason` is why all batches of the job are Spark's, None if they are not. A batch of unknown size is Spark's.
         """
-        if reason is not None or size is None:
+        if self.always or reason is not None or size is None:
             return Place("Spark")
         rate = self._rate(job)
         if self._gave_up(rate, size, at):
             return Place("Spark")
-        if _is_allowed(rate, size, WARM if spark_up or self.always else COLD):
+        if _is_allowed(rate, size, WARM if spark_up else COLD):
             return Place("in process")
         return Place("Spark", Limit(max(1, WARM.rows(rate.row_seconds)), WARM.bytes))
 

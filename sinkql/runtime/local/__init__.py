@@ -1,7 +1,6 @@
 """Run batches in this process, without Spark: small batches of all sinks, tests of pipelines, and SinkQL's own tests.
 
 * `engine`: Run a job's batches, or leave them to Spark.
-* `possible`: Decide whether batches of a job can run without Spark.
 * `size`: Decide whether a batch is too large for this process.
 * `batch`: Run the operators of a job over one batch.
 * `map`: Compute a Map's expressions.

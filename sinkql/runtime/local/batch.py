@@ -24,11 +24,11 @@ from sinkql.connector_api.types import arrow_type
 from sinkql.errors import SinkqlError
 from sinkql.logical.type import BIGINT
 from sinkql.lowering.join_input import SidesPreparation
+from sinkql.lowering.placement import COMPUTED_ROWS, passed_columns
 from sinkql.physical import DIFF, SEQ
 from sinkql.runtime.batch.engine import Batch, Outcome, SparkNeededError
 from sinkql.runtime.local.map import RowBudget, TooManyRowsError, mapped
 from sinkql.runtime.local.murmur3 import bucket_numbers
-from sinkql.runtime.local.possible import passed_columns
 from sinkql.runtime.local.rows import flattened, last_rows, repeated
 from sinkql.runtime.local.task import ReadTask, Used, read_task, source_tallies, used_columns
 from sinkql.runtime.local.task_input import prepared, prepared_sides
@@ -44,8 +44,6 @@ Policy = Literal["strict", "decline"]
 _BYTES = 256 << 20
 """With more bytes of rows between two operators, Spark runs the batch: they are in memory here."""
 _TASK_ROWS = 1 << 15
-_COMPUTED_ROWS = 1 << 14
-"""With more rows that are computed one by one, Spark computes an expression."""
 
 
 class HiddenColumnsError(Exception):
@@ -190,7 +188,7 @@ class LocalBatch:
             yield from rows
 
     def _computed(self, operator: physical.Map, *, sequence: bool) -> Iterator[pa.RecordBatch]:
-        budget = RowBudget(_COMPUTED_ROWS) if self.policy == "decline" else RowBudget()
+        budget = RowBudget(COMPUTED_ROWS) if self.policy == "decline" else RowBudget()
         for rows in self._rows(operator.input, sequence=sequence):
             with self._failing_rows():
                 computed = mapped(self.job, operator, pa.Table.from_batches([rows]), budget)
@@ -202,7 +200,7 @@ class LocalBatch:
         try:
             yield
         except TooManyRowsError as error:
-            raise SparkNeededError(f"more than {_COMPUTED_ROWS} rows are computed one by one") from error
+            raise SparkNeededError(f"more than {COMPUTED_ROWS} rows are computed one by one") from error
         except SinkqlError as error:
             if self.policy == "decline":
                 raise SparkNeededError(f"an expression fails for a row: {error.message}") from error

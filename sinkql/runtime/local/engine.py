@@ -10,9 +10,9 @@ import pickle
 from typing import TypeVar
 
 from sinkql import physical
+from sinkql.lowering.placement import possible
 from sinkql.runtime.batch.engine import Batch, Outcome, SparkNeededError
 from sinkql.runtime.local.batch import HiddenColumnsError, LocalBatch, Policy
-from sinkql.runtime.local.possible import possible
 from sinkql.runtime.local.size import too_large
 
 Task = TypeVar("Task")

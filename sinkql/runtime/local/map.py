@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from sinkql import evaluate, physical
 from sinkql.connector_api.types import arrow_type, python_values
 from sinkql.errors import SinkqlError
-from sinkql.logical.expression import Call, Cast, Expression, Literal, Reference, walk
+from sinkql.logical.expression import Reference
+from sinkql.lowering.placement import called, missing
 from sinkql.runtime.batch import failure
 from sinkql.runtime.local.arrow_form import RowsNeededError, arrow_form
 
@@ -127,16 +128,16 @@ def values(job: physical.Job, output: physical.Output, below: pa.Table, rows: Se
     """Return an expression's values over rows, by default the rows of `below`; raises SQ3201 and SQ2663."""
     function = evaluate.function_of(output.expression, below.column_names)
     if function is None:
-        called = missing(output.expression, below.column_names)
+        unknown = missing(output.expression, below.column_names)
         raise failure.at_expression(
-            SinkqlError("SQ2663", f"only Spark computes {called}", hint=_ELSEWHERE), job, output
+            SinkqlError("SQ2663", f"only Spark computes {unknown}", hint=_ELSEWHERE), job, output
         )
     results = []
     for row in python_rows(below) if rows is None else rows:
         try:
             results.append(function(row))
         except evaluate.NotEvaluableError:
-            message = f"only Spark can evaluate {_called(output.expression)} exactly"
+            message = f"only Spark can evaluate {called(output.expression)} exactly"
             raise failure.row_error(job, output, message, _shown(below, row), code="SQ2663", hint=_ELSEWHERE) from None
         except SinkqlError as error:
             raise failure.row_error(job, output, error.message, _shown(below, row)) from None
@@ -145,21 +146,3 @@ def values(job: physical.Job, output: physical.Output, below: pa.Table, rows: Se
 
 def _shown(below: pa.Table, row: Row) -> Mapping[str, Any]:
     return {name: value for name, value in zip(below.column_names, row, strict=True) if not name.startswith("$")}
-
-
-def missing(expression: Expression, columns: Sequence[str]) -> str:
-    """Return the innermost call or cast of an expression that Python cannot evaluate."""
-    for node in reversed(list(walk(expression))):
-        if not isinstance(node, Reference | Literal) and evaluate.function_of(node, columns) is None:
-            return _called(node)
-    raise AssertionError(expression)
-
-
-def _called(node: Expression) -> str:
-    match node:
-        case Call():
-            return node.function
-        case Cast():
-            return f"a cast of {node.operand.type} to {node.type}"
-        case _:
-            return "this expression"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sinkql import physical
 from sinkql.connector_api.stream import Size
+from sinkql.lowering.placement import COLD
 from sinkql.runtime.batch.engine import Batch
-from sinkql.runtime.batch.placement import COLD
 from sinkql.runtime.state.arrangement import rows_to_merge
 from sinkql.runtime.state.operator import stateful
 

@@ -3,7 +3,6 @@
 * `workload`: Returns the sinks that must run, and follows changes of one sink's assignment.
 * `host`: Holds what the sinks of one Spark application share.
 * `runner`: Runs one sink from its lease to its outcome.
-* `place`: Which jobs need Spark from their first batch.
 * `incarnation`: Claims the table and runs batches under the scheduler.
 * `wait_for_views`: Waits until the views that a sink reads have all present input.
 * `control`: Watches what users want of the sink and whether it has its lease, and answers requests.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from sinkql import physical
 from sinkql.connector_api.stream import Context, JobOffsets, Reader
 from sinkql.errors import SinkqlError
+from sinkql.lowering.placement import reason_for_spark
 from sinkql.runtime.batch.clock import with_clock
 from sinkql.runtime.batch.dead_letter import open_dead_letter_table
 from sinkql.runtime.batch.engine import SparkNeededError
@@ -25,7 +26,6 @@ from sinkql.runtime.batch.timeline import Timeline
 from sinkql.runtime.sink.control import SinkControl, pacing_orders
 from sinkql.runtime.sink.host import SinkHost
 from sinkql.runtime.sink.life import BatchesEnded, Ready, Retries, Seen
-from sinkql.runtime.sink.place import reason_for_spark
 from sinkql.runtime.sink.requests import run_replay_request
 from sinkql.runtime.sink.status import StatusReporter
 from sinkql.runtime.sink.wait_for_views import wait_for_views

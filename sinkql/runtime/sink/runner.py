@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from sinkql import physical
 from sinkql.errors import LateError, LeaseHeldError, SinkqlError
+from sinkql.lowering.placement import reason_for_spark
 from sinkql.runtime.batch import failure
 from sinkql.runtime.batch.attempt import OutdatedStartError
 from sinkql.runtime.sink.control import SinkControl
@@ -40,7 +41,6 @@ from sinkql.runtime.sink.life import (
     Wait,
     Waited,
 )
-from sinkql.runtime.sink.place import reason_for_spark
 from sinkql.runtime.sink.status import StatusReporter
 from sinkql.runtime.sink.workload import SinkAssignment, WorkloadFollower
 from sinkql.runtime.spark.settings import CancelledError

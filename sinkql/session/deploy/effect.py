@@ -81,7 +81,7 @@ def effect(
         case "SECRET", "alter":
             return "running sinks use the new value from their next commit"
         case "CLUSTER", "alter":
-            return "its sinks restart and continue where they are"
+            return _altered_cluster(step.name, before, after)
         case "CONNECTION", "alter":
             return "its sinks continue where they are"
         case (("VIEW" | "MATERIALIZED VIEW" | "SOURCE"), "alter"):
@@ -92,6 +92,13 @@ def effect(
             return "its sinks continue where they are" if sinks and all_continue else ""
         case _:
             return ""
+
+
+def _altered_cluster(name: str, before: MemoryCatalog, after: MemoryCatalog) -> str:
+    """Describe what happens to sinks of a cluster; when its Spark runs can change without a restart."""
+    old, new = (logical.get_item(catalog, name, logical.Cluster) for catalog in (before, after))
+    same = replace(old, execution=new.execution, spark_idle=new.spark_idle) == new
+    return "its sinks continue where they are" if same else "its sinks restart and continue where they are"
 
 
 def _altered_table(name: str, before: MemoryCatalog, after: MemoryCatalog) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from sinkql import ast, logical
 from sinkql.errors import MissingError, SinkqlError, nearest
-from sinkql.explain.expression import sql
+from sinkql.explain.expression import duration, sql
 from sinkql.planner.name import as_name, qualified_name, short_name, split_name
 from sinkql.printer import to_sql
 from sinkql.printer.clause import name as written
@@ -178,6 +178,8 @@ def _facts(session: Session, item: logical.Item) -> Iterator[tuple[str, str]]:
             if item.state is not None:
                 through = f" by {_short(session, item.state.connection)}" if item.state.connection else ""
                 yield "state", item.state.path + through
+            needed = f"if they need it; stops after {duration(item.spark_idle)} without use"
+            yield "batches in spark", "all" if item.execution == "SPARK" else needed
         case logical.Source():
             if item.kind != "TABLE":
                 yield (
