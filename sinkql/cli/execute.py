@@ -106,6 +106,11 @@ def _reading(session: Session, sink: str) -> list[str]:
 
 
 _SHOWN = 10
+_IN_SPARK = (
+    "\nThe demo runs in a cluster with EXECUTION = SPARK, so that Spark computes its first load. By default, this "
+    "process would compute so few events.\n"
+)
+_CLUSTER = "CREATE CLUSTER IF NOT EXISTS demo (SIZE = 'local[*]', EXECUTION = SPARK); SET cluster = demo;"
 _EVENTS = 40_000
 """Events before the days of the example: more than the first commit computes without Spark."""
 _BEGIN = datetime(2026, 2, 26)
@@ -134,6 +139,8 @@ def _run(output: Output, folder: Path) -> int:
         try:
             text = Path("pipeline.sql").read_text()
             output.note(text)
+            output.note(_IN_SPARK)
+            session.execute(_CLUSTER)
             names = execute(session, output, text, "pipeline.sql")
             sinks = [name for name in names if session.kind(name) == "sink"]
             computed = _Computed()

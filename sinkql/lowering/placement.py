@@ -36,6 +36,8 @@ class Allowance:
 
 COLD = Allowance(3.0, 256 << 20)
 """What is cheaper in process than a start of Spark."""
+SMALL = Allowance(0.06, 1 << 20)
+"""What stays in process on a cluster whose batches are Spark's: it costs less than a task."""
 WARM = Allowance(0.2, 64 << 20)
 """What stays in process although Spark runs: it hardly delays other batches."""
 

@@ -18,7 +18,10 @@ from support.readers import connect
 from support.seaweed import SECRET, Seaweed
 
 Rows = list[tuple[Any, ...]]
-CLUSTER = "CREATE CLUSTER big (MASTER = '{master}', EXECUTORS = 2, CORES = 1, MEMORY = '1g', {conf}{state});\n"
+CLUSTER = (
+    "CREATE CLUSTER big (MASTER = '{master}', EXECUTORS = 2, CORES = 1, MEMORY = '1g', EXECUTION = SPARK, "
+    "{conf}{state});\n"
+)
 STATE = "STATE = 's3://data/state', AWS CONNECTION = aws"
 CONNECTIONS = """
 CREATE SECRET key AS '{secret}';

@@ -23,8 +23,8 @@ CREATE SOURCE events (id bigint NOT NULL, name text)
   FROM FILES CONNECTION aws (PATH = 's3://data/{name}', GLOB = '*.json') FORMAT JSON;
 """
 _SINK = """
-CREATE CLUSTER {cluster} (MASTER = '{master}', EXECUTORS = {executors}, CORES = 1, STATE = 's3://data/state/{name}',
-  AWS CONNECTION = aws, CONF = MAP[{conf}]);
+CREATE CLUSTER {cluster} (MASTER = '{master}', EXECUTORS = {executors}, CORES = 1, EXECUTION = SPARK,
+  STATE = 's3://data/state/{name}', AWS CONNECTION = aws, CONF = MAP[{conf}]);
 CREATE SINK {sink} IN CLUSTER {cluster} FROM events
   INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = '{name}', TABLE = '{table}')
   USING AWS CONNECTION aws MODE APPEND WITH (COMMIT INTERVAL = '1s');

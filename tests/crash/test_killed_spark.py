@@ -21,7 +21,7 @@ from support.readers import duckdb_folder, pyiceberg_rows
 pytestmark = pytest.mark.slow
 
 _PIPELINE = """
-CREATE CLUSTER c (SIZE = 'local[2]');
+CREATE CLUSTER c (SIZE = 'local[2]', EXECUTION = SPARK);
 SET cluster = c;
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');
 CREATE SOURCE events (n bigint NOT NULL, k integer, v integer, u text)

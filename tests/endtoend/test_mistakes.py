@@ -14,6 +14,7 @@ import pytest
 
 from support.command import run
 from support.java import without_package
+from support.readers import duckdb_folder
 
 pytestmark = pytest.mark.long
 
@@ -127,10 +128,20 @@ def test_a_missing_or_old_java_is_one_error(folder: Path, version: str | None, c
         java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
         java.chmod(java.stat().st_mode | stat.S_IXUSR)
     environment = {"PATH": f"{tools}:/bin" if version else str(tools), "JAVA_HOME": "", **without_package(folder)}
-    exit_code, shown = _exec(folder, _LAKE + _SOURCE + _SINK, **environment)
+    in_spark = "CREATE CLUSTER c (SIZE = 'local[1]', EXECUTION = SPARK); SET cluster = c;\n"
+    exit_code, shown = _exec(folder, in_spark + _LAKE + _SOURCE + _SINK, **environment)
     assert exit_code == 4
     assert f"error[{code}]" in shown
     assert "Java 17" in shown.partition("hint: ")[2]
+
+
+def test_a_small_pipeline_needs_no_java(folder: Path) -> None:
+    (folder / "tools").mkdir()
+    environment = {"PATH": str(folder / "tools"), "JAVA_HOME": "", **without_package(folder)}
+    exit_code, shown = _exec(folder, _LAKE + _SOURCE + _SINK, **environment)
+    assert exit_code == 0
+    assert "no Java was found" in shown
+    assert duckdb_folder(folder / "lake" / "n" / "t") == [(1, "x")]
 
 
 def test_no_home_is_needed(folder: Path) -> None:

@@ -14,7 +14,7 @@ from support.readers import duckdb_folder
 pytestmark = [pytest.mark.slow, pytest.mark.soak]
 
 _PIPELINE = """
-CREATE CLUSTER c (SIZE = 'local[1]');
+CREATE CLUSTER c (SIZE = 'local[1]', EXECUTION = SPARK);
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');
 CREATE SOURCE s (n bigint NOT NULL) FROM FILES (PATH = 'in', GLOB = '*.csv') FORMAT CSV WITH HEADER;
 CREATE MATERIALIZED VIEW odd AS SELECT n FROM s WHERE n % 2 = 1;

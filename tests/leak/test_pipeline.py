@@ -42,7 +42,7 @@ ALTER SECRET spare AS '{rotated}';
 CREATE CONNECTION aws TO AWS (
   ACCESS KEY ID = '{user}', SECRET ACCESS KEY = SECRET whole,
   ENDPOINT = 'http://127.0.0.1:{s3}', REGION = 'us-east-1');
-CREATE CLUSTER watched (SIZE = 'local[2]', CONF = MAP[
+CREATE CLUSTER watched (SIZE = 'local[2]', EXECUTION = SPARK, CONF = MAP[
   'spark.ui.enabled' => 'true', 'spark.ui.port' => '{ui}', 'spark.eventLog.enabled' => 'true',
   'spark.eventLog.dir' => 'file://{folder}/events', 'spark.eventLog.compress' => 'false'],
   STATE = 's3://data/state', AWS CONNECTION = aws);

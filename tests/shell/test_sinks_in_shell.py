@@ -24,7 +24,6 @@ def test_a_sink_runs_in_the_background_until_the_shell_is_left(folder: Path, ter
     terminal.enter("INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'demo', TABLE = 'counter')")
     terminal.enter("ENVELOPE NONE WITH (COMMIT INTERVAL = '1s');")
     terminal.wait_for("^CREATE SINK$")
-    terminal.wait_for("^starting Spark for cluster quickstart")
     terminal.wait_for("^sink counted committed its first [0-9,]+ rows?")
     terminal.enter("\\jobs")
     terminal.wait_for(r"^counted +running +\d+")

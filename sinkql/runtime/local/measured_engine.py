@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from sinkql import physical
+from sinkql.lowering.placement import SMALL
 from sinkql.runtime.batch.engine import Batch, Engine, Outcome, SparkNeededError
 from sinkql.runtime.batch.placement import Placement
 from sinkql.runtime.local.size import size_of
@@ -56,6 +57,8 @@ class MeasuredEngine:
     def execute(self, job: physical.Job, batch: Batch) -> Outcome:
         """Execute the batch; raises SparkNeededError if it is too large, and the errors of the engine."""
         size = size_of(batch)
+        if job.execution == "SPARK" and (size is None or not SMALL.holds(size)):
+            raise SparkNeededError("the cluster has EXECUTION = SPARK")
         with self._placement.locked() as placement:
             place = placement.place(job.sink_id, size, at=time.monotonic(), spark_up=self._spark_up())
         if size is None or place.engine == "Spark":
