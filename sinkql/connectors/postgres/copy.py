@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -53,11 +54,18 @@ def copy_out(
         if result.status != psycopg.pq.ExecStatus.COPY_OUT:
             raise psycopg.errors.error_from_result(result)
         parts = []
-        get = link.get_copy_data
-        size, data = get(0)
-        while size > 0:
-            parts.append(data)
-            size, data = get(0)
+        # a get_copy_data that waits would keep the GIL, and stop a tunnel of this process that brings the data
+        get, arrived = link.get_copy_data, select.poll()
+        arrived.register(link.socket, select.POLLIN)
+        while True:
+            size, data = get(1)
+            if size > 0:
+                parts.append(data)
+            elif size < 0:
+                break
+            else:
+                arrived.poll()
+                link.consume_input()
         result = link.get_result()  # type: ignore[assignment]  # not None after the end of a copy
         while (more := link.get_result()) is not None:
             more.clear()
