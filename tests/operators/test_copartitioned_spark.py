@@ -23,7 +23,7 @@ from sinkql.errors import SinkqlError
 from sinkql.logical import Reference
 from sinkql.logical.type import BIGINT, TEXT, parse_type
 from sinkql.runtime.local.murmur3 import bucket_numbers
-from sinkql.runtime.spark import engine as spark_engine
+from sinkql.runtime.spark import frames as spark_frames
 from sinkql.runtime.spark.arrow import Consolidation
 from sinkql.runtime.spark.engine import SparkEngine
 from sinkql.state_store.directory import StateDirectory
@@ -140,15 +140,17 @@ def test_rows_are_written_in_the_tasks_that_give_them_in_their_sinks_buckets(
     session: SparkSession,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Spark, the driver and the local engine return the same changes and store the same state."""
+    """Tasks, Spark SQL, the driver and the local engine return the same changes and store the same state."""
     view, key = body()
     writing: list[str] = []
-    monkeypatch.setattr(spark_engine, "_written", _noted(writing))
-    monkeypatch.setattr(spark_engine, "_consolidated", None)
+    monkeypatch.setattr(spark_frames, "_written", _noted(writing))
+    monkeypatch.setattr(spark_frames, "_consolidated", None)
     pipelines, small = {}, [False]
-    for name in ("spark", "both", "local"):
+    for name in ("spark", "sql", "both", "local"):
         (tmp_path / name).mkdir()
         engine = None if name == "local" else SparkEngine(lambda: session, buckets=3)
+        if engine is not None:
+            engine.exchanges_blobs = name != "sql"
         pipeline = pipelines[name] = Pipeline(tmp_path / name, view, engine=engine, buckets=3)
         pipeline.readers = {name: sized.Sized(read, [], small) for name, read in pipeline.reads.items()}
         write = msgspec.structs.replace(pipeline.job.write, key=key)
@@ -164,15 +166,15 @@ def test_rows_are_written_in_the_tasks_that_give_them_in_their_sinks_buckets(
             rows, state = pipeline.attempt()
             pipeline.commit(rows, state)
             told[name], kept[name] = Counter(map(plain, rows)), sized._kept(pipeline)
-        assert told["both"] == told["spark"]
+        assert told["both"] == told["spark"] == told["sql"]
         # if a key has several rows, each engine picks one by its own hashes
         assert body is picked or told["spark"] == told["local"]
-        assert kept["both"] == kept["spark"]
-    assert len(writing) == (4 if body in _WHOLE else 0)  # only Spark's batches
+        assert kept["both"] == kept["spark"] == kept["sql"]
+    assert len(writing) == (3 if body in _WHOLE else 0)  # only Spark SQL's batches
 
 
 def _noted(writing: list[str]) -> Callable[..., Any]:
-    real = spark_engine._written
+    real = spark_frames._written
 
     def noted(copartitioned: physical.Copartitioned, job: physical.Job, *given: Any) -> Any:
         writing.append(job.sink)

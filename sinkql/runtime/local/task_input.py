@@ -26,11 +26,16 @@ from sinkql.storage.consolidate import row_codes
 Column = TypeVar("Column", pa.Array, pa.ChunkedArray)
 
 
-def prepared(preparation: TaskInput, rows: pa.Table) -> pa.Table:
-    """Return rows as an operator's tasks receive them; raises SQ3201 for a summand or a sum that does not fit."""
+def prepared(preparation: TaskInput, rows: pa.Table, *, hashed: bool = True) -> pa.Table:
+    """Return rows as an operator's tasks receive them; raises SQ3201 for a summand or a sum that does not fit.
+
+    Unless `hashed`, something else decides the buckets of the rows.
+    """
     nothing = np.zeros(len(rows), np.int64)
     arrays: dict[str, Any] = {
-        hash_.name: pa.array(row_hashes(hash_, rows).view(np.int64) if preparation.spreads(hash_) else nothing)
+        hash_.name: pa.array(
+            row_hashes(hash_, rows).view(np.int64) if hashed and preparation.spreads(hash_) else nothing
+        )
         for hash_ in preparation.hashes
     }
     if preparation.ordered:
@@ -94,11 +99,14 @@ def _check_float_sums(values: pa.ChunkedArray, groups: pa.Table) -> None:
 
 def prepared_sides(preparation: SidesPreparation, inputs: Sequence[pa.Table], buckets: int) -> pa.Table:
     """Return the rows of all sides of a join as its tasks receive them; those of a replicated side for each bucket."""
-    parts = [_side(preparation, side, rows, buckets) for side, rows in zip(preparation.sides, inputs, strict=True)]
+    parts = [
+        prepared_side(preparation, side, rows, buckets) for side, rows in zip(preparation.sides, inputs, strict=True)
+    ]
     return pa.concat_tables(parts).combine_chunks()
 
 
-def _side(preparation: SidesPreparation, side: PreparedSide, rows: pa.Table, buckets: int) -> pa.Table:
+def prepared_side(preparation: SidesPreparation, side: PreparedSide, rows: pa.Table, buckets: int) -> pa.Table:
+    """Return the rows of one side of a join as its tasks receive them."""
     schema, count = preparation.delivered(), len(rows)
     nothing = pa.array(np.zeros(count, np.int64))
     place = row_hashes(side.hashes[0], rows).view(np.int64)

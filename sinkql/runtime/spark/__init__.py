@@ -20,7 +20,11 @@ Executors elsewhere:
 
 Running batches:
 * `batch_worker`: A streaming query in which the batch scheduler runs batches.
-* `engine`: Run operators and splits in Spark.
+* `engine`: Run a batch in Spark by the way that costs least.
+* `batch`: A batch as Spark executes it, and the tasks that read its sources.
+* `task_rows`: Compute a batch in Python tasks alone.
+* `exchange`: Exchange rows between tasks as Arrow blobs.
+* `frames`: Compute a batch with Spark SQL.
 * `arrow`: Convert rows between Arrow and Spark, and give each task its bucket.
 * `python_function`: Python functions for Spark SQL.
 * `staged_rows`: Rows of the driver's machine for tasks on other machines.

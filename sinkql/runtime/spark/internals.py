@@ -8,13 +8,18 @@ from __future__ import annotations
 from typing import Any
 
 from py4j.java_gateway import JavaGateway
-from pyspark import SparkConf, SparkContext
+from pyspark import RDD, SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 
 def java_context(context: SparkContext) -> Any:
     """Return Java's context, which also answers after the Python context stops: whether it runs, and its executors."""
     return context._jsc
+
+
+def compute(rows: RDD[Any]) -> None:
+    """Compute and store a persisted RDD; its own `count` would send all its elements to Python again."""
+    rows._jrdd.count()
 
 
 def jvm(context: SparkContext) -> Any:

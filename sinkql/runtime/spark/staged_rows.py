@@ -6,13 +6,11 @@ Only the rows of one file are in memory at a time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from sinkql.errors import LostStateError
-from sinkql.runtime.spark.arrow import batches_to_spark
 from sinkql.runtime.state.manifest import HANDED
 from sinkql.state_store.directory import StateDirectory
 from sinkql.storage import files
@@ -48,19 +46,15 @@ class StagedRows:
             self._files.append(name)
         return len(self._files)
 
-    def read_task(
-        self, as_task_error: Callable[[], AbstractContextManager[None]]
-    ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-        """Return a function that reads the rows of numbered files in tasks; they run inside `as_task_error`."""
+    def read_task(self) -> Callable[[int], Iterator[pa.RecordBatch]]:
+        """Return a function that reads the rows of a file by its number, in a task."""
         home, files = self.home.for_tasks(), tuple(self._files)
 
-        def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            with as_task_error():
-                for number in (number_ for batch in batches for number_ in batch.column(0).to_pylist()):
-                    if home.fetch({files[number]: None}):
-                        raise LostStateError("SQ3404", f'state file "{files[number]}" is missing or damaged')
-                    with pa.memory_map(str(home.folder / files[number])) as data:
-                        yield from batches_to_spark(iter(pa.ipc.open_stream(data)))
+        def rows(number: int) -> Iterator[pa.RecordBatch]:
+            if home.fetch({files[number]: None}):
+                raise LostStateError("SQ3404", f'state file "{files[number]}" is missing or damaged')
+            with pa.memory_map(str(home.folder / files[number])) as data:
+                yield from pa.ipc.open_stream(data)
 
         return rows
 

@@ -11,6 +11,7 @@
 * `sort_key`: Numbers that sort like columns.
 * `multiset`: Changes of rows with multiplicities.
 * `arithmetic`: Exact sums, extremes and comparisons of groups of rows.
+* `pre_aggregation`: Add up rows before an exchange.
 * `lookup`: The rows of given keys in a bucket's runs.
 * `side`: One side of a join before and after a batch.
 * `join`: The changes of a join of two sides.
