@@ -44,11 +44,21 @@ def run_spark(kind: str, source: Path | str, work: Path, *, limit: int, cores: i
     return measure(command, folder=work, environment={"PYTHONPATH": str(ROOT)})
 
 
-def run_sinkql(script: str, work: Path, *, tree: Path = ROOT) -> Cost:
-    """Run a script once, with a checkout of SinkQL; its table is `lake/n/t` below `work`."""
+_WITH_EXCHANGE = (
+    "import runpy; from sinkql.runtime.spark.engine import SparkEngine; SparkEngine.exchanges_blobs = {}; "
+    "runpy.run_module('sinkql', run_name='__main__')"
+)
+
+
+def run_sinkql(script: str, work: Path, *, tree: Path = ROOT, blobs: bool | None = None) -> Cost:
+    """Run a script once, with a checkout of SinkQL; its table is `lake/n/t` below `work`.
+
+    If `blobs` is not None, it decides whether tasks exchange Arrow blobs, or all rows go through Spark SQL.
+    """
     work.mkdir(parents=True, exist_ok=True)
     (work / "pipeline.sql").write_text(script)
-    command = [sys.executable, "-m", "sinkql", "exec", "--once", "pipeline.sql"]
+    program = ["-m", "sinkql"] if blobs is None else ["-c", _WITH_EXCHANGE.format(blobs)]
+    command = [sys.executable, *program, "exec", "--once", "pipeline.sql"]
     return measure(command, folder=work, environment={"PYTHONPATH": str(tree), "SINKQL_ARCHIVE": "off"})
 
 

@@ -1,12 +1,14 @@
 """Measure upserting Debezium's JSON changes from a topic into a table of a million keys.
 
     python -m bench.debezium [--keys 1000000] [--changes 1000000] [--commit-rows 250000] [--runs 3] [--cores 2]
-      [--only sinkql flink] [--read-all]
+      [--only sinkql flink] [--exchange] [--read-all]
 
 A tenth of the changes are inserts, a twentieth are deletes, and the rest are updates of random keys. Nine tenths of the
 keys are in the table before. Prints changes per CPU-second of the process tree, the median of the runs, for `sinkql
 exec --once` and for Flink SQL, which upserts into an Iceberg table and commits every ten seconds. Start-up, a run of
 25,000 changes, is subtracted.
+
+With `--exchange`, SinkQL runs a second time with the rows in Spark SQL's shuffle instead of Arrow blobs.
 
 After each run, DuckDB checks SinkQL's table. It checks Flink's only with `--read-all`, because reading its equality
 deletes takes many minutes. Uses the Kafka broker of the tests; its CPU does not count.
@@ -31,6 +33,7 @@ from bench.meter import Cost
 from bench.peer import FLINK_EVENTS, flink_topic, run_flink_kafka
 
 _WARM_UP = 25_000
+_BY_ROWS = "sinkql, rows"
 _SCRIPT = """
 CREATE CLUSTER bench (SIZE = 'local[{cores}]');
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');
@@ -98,13 +101,15 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--only", nargs="*", choices=("sinkql", "flink"), default=("sinkql", "flink"))
+    parser.add_argument("--exchange", action="store_true")
     parser.add_argument("--read-all", action="store_true")
     arguments = parser.parse_args()
     sys.path.insert(0, str(ROOT / "tests"))
     from support.kafka import kafka
 
     shutil.rmtree(HOME / "debezium", ignore_errors=True)
-    found: dict[str, list[Sequence[float]]] = {name: [] for name in arguments.only}
+    names = [*arguments.only, *([_BY_ROWS] if arguments.exchange else [])]
+    found: dict[str, list[Sequence[float]]] = {name: [] for name in names}
     with kafka() as broker:
         for run, (name, rates) in itertools.product(range(arguments.runs), found.items()):
             rates.append(_run(broker, name, run + 1, arguments))
@@ -114,11 +119,11 @@ def main() -> None:
 
 def _run(broker: Any, name: str, run: int, arguments: argparse.Namespace) -> Sequence[float]:
     """Return changes a CPU-second and a second, the CPU-seconds of a start, and the most memory."""
-    work, rows = HOME / "debezium" / name, _Rows()
-    drained = _sinkql(broker, work, arguments) if name == "sinkql" else _flink(broker, work, arguments)
+    work, rows = HOME / "debezium" / name.replace(", ", "-"), _Rows()
+    drained = _flink(broker, work, arguments) if name == "flink" else _sinkql(broker, name, work, arguments)
     drained(rows.inserts(arguments.keys * 9 // 10))
     small, large = drained(rows.changes(_WARM_UP)), drained(rows.changes(arguments.changes))
-    if name == "sinkql" or arguments.read_all:
+    if name != "flink" or arguments.read_all:
         found = read_back(work / "lake" / "n" / "t", ("id", "qty"))
         assert found == rows.sums(), f"the table has {found}, expected {rows.sums()}"
     shutil.rmtree(work)
@@ -128,7 +133,7 @@ def _run(broker: Any, name: str, run: int, arguments: argparse.Namespace) -> Seq
     return rate, by_wall, small.cpu_s, large.peak_mb
 
 
-def _sinkql(broker: Any, work: Path, arguments: argparse.Namespace) -> _Drained:
+def _sinkql(broker: Any, name: str, work: Path, arguments: argparse.Namespace) -> _Drained:
     topic = broker.topic(PARTITIONS)
     columns = ", ".join(f"{name} {type_}" for name, type_ in EVENT_COLUMNS.items())
     known = {"address": broker.address, "topic": topic, "columns": columns}
@@ -136,7 +141,7 @@ def _sinkql(broker: Any, work: Path, arguments: argparse.Namespace) -> _Drained:
 
     def drained(messages: _Messages) -> Cost:
         send(broker, topic, messages)
-        return run_sinkql(text, work)
+        return run_sinkql(text, work, blobs=name != _BY_ROWS if arguments.exchange else None)
 
     return drained
 

@@ -14,7 +14,10 @@ from support.spark_cluster import SparkCluster
 
 pytestmark = pytest.mark.soak
 
-_POINTS = ("read", "arrangement-run", "state-put", "state-got", "state-report", "index-run", "data-file")
+_POINTS = (
+    "read", "exchange-sent", "exchange-received", "arrangement-run", "state-put", "state-got", "state-report",
+    "index-run", "data-file",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark import RDD
 
-BLOB_BYTES = 1 << 20
+from sinkql.storage import failpoint
+
+BLOB_BYTES = 1 << 18
 WAITING_BYTES = 64 << 20
 """The most bytes of rows that wait in a task until a blob is full."""
 _SMALLEST_BLOB = 1 << 14
@@ -36,7 +38,9 @@ def exchanged(pairs: RDD[Pair], buckets: int) -> RDD[Pair]:
 
 def unpacked(pairs: Iterable[Pair]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of blobs."""
-    for _, blob in pairs:
+    for place, (_, blob) in enumerate(pairs):
+        if not place:
+            failpoint.point("exchange-received")
         yield from read_blob(blob)
 
 
@@ -82,6 +86,7 @@ def packed(
             yield from _rest(waiting, combine)
             gathered = 0
     yield from _rest(waiting, combine)
+    failpoint.point("exchange-sent")
 
 
 def _rest(waiting: Iterable[_Waiting], combine: Combine | None) -> Iterator[Pair]:

@@ -183,10 +183,37 @@ def _flip(bits: pa.Array) -> pa.Array:
 
 def extreme(values: pa.Array, index: Ints, count: int, *, low: bool) -> pa.Array:
     """Return the least or greatest value of each of `count` groups, NULL for a group without values."""
+    if pa.types.is_integer(values.type):
+        return _integer_extreme(values, index, count, low=low)
+    if (bits := _INTEGERS.get(values.type.id)) is not None:
+        return _integer_extreme(values.view(bits), index, count, low=low).view(values.type)
     function = "min" if low else "max"
     table = pa.table({"group": pa.array(index), "value": values})
     extremes = table.group_by("group", use_threads=False).aggregate([("value", function)])
     return _scatter(extremes.column(f"value_{function}"), ints(extremes.column("group")), count)
+
+
+_INTEGERS = {
+    pa.date32().id: pa.int32(),
+    pa.time64("us").id: pa.int64(),
+    pa.timestamp("us").id: pa.int64(),
+}
+"""The types whose values are ordered like the integers that store them."""
+
+
+def _integer_extreme(values: pa.Array, index: Ints, count: int, *, low: bool) -> pa.Array:
+    """Return the same as `extreme` for integers, without a hash table of the groups."""
+    if values.null_count:
+        present = np.flatnonzero(values.is_valid())
+        index, numbers = index[present], values.drop_null().to_numpy()
+    else:
+        numbers = values.to_numpy()
+    limits = np.iinfo(numbers.dtype)
+    extremes = np.full(count, limits.max if low else limits.min, numbers.dtype)
+    (np.minimum if low else np.maximum).at(extremes, index, numbers)
+    missing = np.ones(count, np.bool_)
+    missing[index] = False
+    return pa.array(extremes, values.type, mask=missing)
 
 
 def better(left: pa.Array, right: pa.Array, *, low: bool) -> pa.Array:
