@@ -50,6 +50,7 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     )
     parser.addoption("--lower", action="store_true", help="lower the ceilings of tests/prose to the present counts")
     parser.addoption("--cover", action="store_true", help="print the coverage of sinkql, and fail if it is too low")
+    parser.addoption("--cpu", action="store_true", help="print where the CPU of the run went, by folder of tests")
     config = pluginmanager.get_plugin("pytestconfig")
     assert isinstance(config, pytest.Config)
     # before the folders' conftest.py import the measured modules; a worker gets its options before it imports any
@@ -59,7 +60,11 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
         pluginmanager.register(Measured(config))
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("cpu"):
+        from support.cpu_account import CpuAccount
+
+        config.pluginmanager.register(CpuAccount(config))
     gc.disable()  # during collection, which creates hardly any garbage
     _let_programs_be_interrupted()
     _let_files_be_open()
