@@ -40,7 +40,7 @@ def test_what_a_child_used_is_counted_once(pytestconfig: pytest.Config) -> None:
                 account._take()
             (used,) = [seconds for (pid, _), seconds in account._seen.items() if pid == child.pid]
         child.communicate()
-    assert used >= 0.5
+    assert used >= 0.4  # the kernel counts in ticks
     assert account._seconds["mine"]["other"] >= used
     assert account._seconds["mine"]["other"] < 2 * used
     assert os.getpid() in {pid for pid, _ in account._seen}
