@@ -12,7 +12,7 @@ from sinkql.logical.expression import Call, Cast, Expression, Literal, Reference
 ROW_SECONDS = 3e-6
 """The time of a row in process before a job's rate was measured."""
 COMPUTED_ROWS = 1 << 14
-"""The most rows whose expressions are computed in process, one by one."""
+"""The most rows whose expressions are computed in process, one by one instead of over whole columns."""
 _IDLE_SECONDS = 300.0
 _IDLE_SECONDS_ELSEWHERE = 1800.0
 """Spark on a cluster elsewhere stays longer, because its start waits for the cluster."""
@@ -69,8 +69,10 @@ def placed(job: physical.Job) -> str:
     reason = reason_for_spark(job)
     if reason is not None:
         return f"in Spark: {reason}"
-    rows = min(COLD.rows(), COMPUTED_ROWS) if any(map(_computes, job.graph.running())) else COLD.rows()
-    return f"in process up to about {rows:,} rows or {COLD.bytes >> 20} MB, in Spark above that"
+    limit = f"{COLD.rows():,} rows or {COLD.bytes >> 20} MB"
+    if any(map(_computes, job.graph.running())):
+        limit += f", {COMPUTED_ROWS:,} rows if their expressions are computed one by one"
+    return f"in process up to about {limit}; in Spark above that"
 
 
 def missing(expression: Expression, columns: Sequence[str]) -> str:
@@ -118,7 +120,7 @@ def _computes(operator: physical.Operator) -> bool:
 
 
 def _computed(operator: physical.Operator) -> tuple[physical.Output, ...]:
-    """Return the expressions that an operator computes row by row."""
+    """Return the expressions that an operator computes."""
     match operator:
         case physical.Map() if passed_columns(operator) is None:
             return (*operator.outputs, *([] if operator.where is None else [operator.where]))

@@ -155,6 +155,7 @@ class NoCommitLog(CommitLog):
         snapshot: int | None = None,
         lag: float | None = None,
         counts: Mapping[str, int] | None = None,
+        in_spark: bool = False,
     ) -> None:
         """Do nothing."""
 

@@ -22,8 +22,11 @@ CREATE MATERIALIZED VIEW few AS SELECT counter AS c FROM n WHERE counter % 3 = 0
 CREATE MATERIALIZED VIEW waves AS SELECT sin(counter::double precision) AS c FROM n;
 CREATE MATERIALIZED VIEW counted AS SELECT counter AS c, count(*) AS k FROM n GROUP BY counter;
 """
-_ALL = "in process up to about 1,000,000 rows or 256 MB, in Spark above that"
-_COMPUTED = "in process up to about 16,384 rows or 256 MB, in Spark above that"
+_ALL = "in process up to about 1,000,000 rows or 256 MB; in Spark above that"
+_COMPUTED = (
+    "in process up to about 1,000,000 rows or 256 MB, 16,384 rows if their expressions are computed one by one; "
+    "in Spark above that"
+)
 
 
 def _sink(view: str, cluster: str = "quickstart", *, name: str = "s") -> str:

@@ -165,12 +165,24 @@ def test_years_before_1000_stay(session: Session, written: str, computed: str, s
 
 def test_show_lists_a_kind(piped: Session) -> None:
     (result,) = piped.execute("SHOW SINKS")
-    assert result.columns == ("name", "type", "cluster", "comment")
-    assert result.rows == (("user_activity_iceberg", "iceberg", "quickstart", ""),)
+    assert result.columns == ("name", "type", "cluster", "last_batch", "comment")
+    assert result.rows == (("user_activity_iceberg", "iceberg", "quickstart", None, ""),)
     assert _rows(piped, "SHOW SOURCES FROM materialize.public") == [("n", "load-generator", None, "")]
     assert _rows(piped, "SHOW CONNECTIONS") == [("lake", "iceberg-catalog", "")]
     for kind in ("SECRETS", "VIEWS", "MATERIALIZED VIEWS"):
         assert _rows(piped, f"SHOW {kind}") == []
+
+
+def test_show_and_status_name_where_the_last_batch_ran(piped: Session) -> None:
+    (job,) = piped.jobs()
+    shown = []
+    for in_spark in (True, False):
+        piped.catalog.control.committed(job.sink_id, rows=1, size=1, offsets={}, epoch=1, in_spark=in_spark)
+        columns, (row,) = piped.status()
+        (listed,) = _rows(piped, "SHOW SINKS WHERE last_batch IS NOT NULL")
+        shown.append((row[columns.index("last_batch")], listed[3]))
+        assert _rows(piped, "SELECT last_batch FROM mz_internal.mz_sink_progress") == [(listed[3],)]
+    assert shown == [("Spark", "Spark"), ("in process", "in process")]
 
 
 def test_show_gives_the_same_with_a_condition_that_all_fulfil(piped: Session) -> None:

@@ -340,6 +340,7 @@ class MemoryControl:
         snapshot: int | None = None,
         lag: float | None = None,
         counts: Mapping[str, int] | None = None,
+        in_spark: bool = False,
     ) -> None:
         self.commits.append({"sink": sink_id, "rows": rows, "offsets": offsets, "counts": dict(counts or {})})
         self.committed_once.set()

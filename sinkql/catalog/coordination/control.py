@@ -236,6 +236,7 @@ class Control:
         snapshot: int | None = None,
         lag: float | None = None,
         counts: Mapping[str, int] | None = None,
+        in_spark: bool = False,
     ) -> None:
         """Add a commit to the sink's statistics and record its offsets."""
         account = {f"{name}_rows": 0 for name in _ACCOUNT} | {f"{name}_rows": n for name, n in (counts or {}).items()}
@@ -246,6 +247,7 @@ class Control:
             "lag": None if lag is None else round(lag, 3),
             "offsets": json.dumps(offsets),
             "committed_at": now(),
+            "in_spark": int(in_spark),
         }
         with self._database.write() as connection:
             before = connection.first("SELECT * FROM progress WHERE sink_id = ?", sink_id)

@@ -162,7 +162,8 @@ TABLES = (
       snapshot INTEGER,
       lag REAL,
       offsets TEXT NOT NULL,
-      committed_at TEXT NOT NULL
+      committed_at TEXT NOT NULL,
+      in_spark INTEGER
     )
     """,
     # The lag of sinks by source name, and of captures by the source's id, as JSON.
@@ -225,7 +226,12 @@ def _keep_plain_numerics(connection: store.Connection) -> None:
         connection.execute("UPDATE items SET facts = ? WHERE id = ?", (json.dumps(facts), row.id))
 
 
-UPGRADES: tuple[Upgrade, ...] = (_keep_plain_numerics,)
+def _add_place_of_batch(connection: store.Connection) -> None:
+    """Add whether Spark computed a sink's last commit, which is unknown until the next one."""
+    connection.execute("ALTER TABLE progress ADD COLUMN in_spark INTEGER")
+
+
+UPGRADES: tuple[Upgrade, ...] = (_keep_plain_numerics, _add_place_of_batch)
 """The upgrades from version 1 to 2 and so on, for SQLite and Postgres; a released upgrade never changes."""
 VERSION = 1 + len(UPGRADES)
 

@@ -208,6 +208,7 @@ snapshot bigint p.snapshot
 lag double_precision p.lag
 offsets jsonb p.offsets
 committed_at timestamptz p.committed_at
+last_batch text CASE p.in_spark WHEN 0 THEN 'in process' WHEN 1 THEN 'Spark' END
 """,
         "FROM items AS i\n"
         f"LEFT JOIN progress AS p ON p.sink_id = {_SINK_ID}\n"

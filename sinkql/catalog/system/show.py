@@ -114,9 +114,9 @@ LISTINGS = {
         cluster=True,
     ),
     "SINKS": Listing(
-        ("name", "type", "cluster", "comment"),
-        f"i.name, i.type, {_CLUSTER}, {_comment()}",
-        "mz_sinks AS i",
+        ("name", "type", "cluster", "last_batch", "comment"),
+        f"i.name, i.type, {_CLUSTER}, p.last_batch, {_comment()}",
+        "mz_sinks AS i LEFT JOIN mz_internal.mz_sink_progress AS p ON p.id = i.id",
         cluster=True,
     ),
     "OBJECTS": Listing(("name", "type", "comment"), f"i.name, i.type, {_comment()}", "mz_objects AS i"),

@@ -111,6 +111,7 @@ _IF_ANY = (
     "skipped",
     "stale_keys",
     "behind",
+    "last_batch",
     "last_compaction",
     "files_optimized",
     "branch",

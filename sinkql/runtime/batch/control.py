@@ -28,10 +28,12 @@ class CommitLog(Protocol):
         snapshot: int | None = None,
         lag: float | None = None,
         counts: Mapping[str, int] | None = None,
+        in_spark: bool = False,
     ) -> None:
         """Add a commit to the sink's statistics and record its offsets; `size` is the number of bytes written.
 
-        `lag` is the age of the oldest unread input, in seconds; `counts` is `RecordAccount.counts`.
+        `lag` is the age of the oldest unread input, in seconds; `counts` is `RecordAccount.counts`. `in_spark`: Spark
+        computed the batch, rather than this process.
         """
 
     def compacted(self, sink_id: str, done: Compacted) -> None:

@@ -226,6 +226,7 @@ class CommitReport:
             snapshot=committed.snapshot,
             lag=lag,
             counts=account.counts(),
+            in_spark=in_spark,
         )
         failpoint.point("status")
         now = time.monotonic()

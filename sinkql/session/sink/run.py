@@ -53,7 +53,8 @@ SELECT k.name, s.status, d.desired, lower(k.kind) AS type, s.details -> 'rebuild
   CASE WHEN NOT f.done THEN f.seconds_left END AS seconds_left,
   coalesce(p.messages, 0) AS rows, p.failed_rows AS skipped, p.stale_rows AS stale_keys, p.commits, b.behind,
   coalesce(f.lag, p.lag) AS lag_seconds,
-  p.committed_at AS last_commit, m.compacted_at AS last_compaction,
+  p.committed_at AS last_commit, CASE p.in_spark WHEN 0 THEN 'in process' WHEN 1 THEN 'Spark' END AS last_batch,
+  m.compacted_at AS last_compaction,
   m.optimized_files || ' of ' || m.files_to_optimize AS files_optimized, g.branch, w.amplification, w.widest_key,
   s.error, coalesce(s.hint, CASE WHEN w.widest_key > {_WIDE_KEY_ROWS} THEN {_WIDE_HINT} END) AS hint, s.id
 FROM jobs AS k
