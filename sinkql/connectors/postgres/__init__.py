@@ -20,6 +20,8 @@
 * `rows`: Decodes the changes of one table, all rows of a block together.
 * `chunk`: Reads parts of a table in one transaction, and values that the stream omits.
 * `copy`: Decodes the binary format of COPY into rows.
+* `record`: Selects rows as records, and locates the values in many records.
+* `adbc`: Reads large tables through ADBC, in the same snapshot.
 * `column`: Decodes the values of a column into an Arrow array.
 * `value`: Decodes single values exactly, and says why one does not fit.
 """
