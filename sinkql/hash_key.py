@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from dataclasses import dataclass, field
+
+from sinkql.machine.randomness import new_bytes
 
 KEY_BYTES = 16
 
@@ -18,7 +19,7 @@ class HashKey:
     @classmethod
     def new(cls) -> HashKey:
         """Return a new random key."""
-        return cls(os.urandom(KEY_BYTES))
+        return cls(new_bytes(KEY_BYTES))
 
     @property
     def fingerprint(self) -> str:

@@ -5,7 +5,6 @@ Rows wait in memory. Rows of a long transaction go to data files before the entr
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +25,7 @@ from sinkql.connector_api.cdc import (
     Snapshot,
     TableRows,
 )
+from sinkql.machine import clock
 
 _ERROR_BYTES = 500
 """Estimated size of a row error without its texts."""
@@ -189,7 +189,7 @@ class Receiver:
         match event:
             case RowsChanged():
                 self._publish_stops(event.to, opens=event.open)
-                self.buffer.add(event, time.monotonic())
+                self.buffer.add(event, clock.monotonic())
                 if self.buffer.bytes >= self.intervals.spill_bytes and can_spill:
                     self.buffer.spill()
             case PositionAdvanced():

@@ -9,7 +9,6 @@ import hashlib
 import io
 import os
 import re
-import uuid
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, BinaryIO
 
@@ -24,6 +23,7 @@ from sinkql.connector_api.cdc import TableRows
 from sinkql.connector_api.stream import ReadCounts, RowError, Split
 from sinkql.connector_api.types import arrow_type
 from sinkql.errors import SinkqlError
+from sinkql.machine.randomness import new_id
 from sinkql.state_store.directory import EXECUTOR
 
 _BATCH_ROWS = 1 << 16
@@ -41,7 +41,7 @@ def write(store: LogStore, table: str, epoch: int, parts: Sequence[TableRows]) -
         return None
     schema = parts[0].rows.schema
     rows = pa.Table.from_batches([batch.select(schema.names) for batch in batches], schema=schema)
-    name = f"{epoch}-{uuid.uuid4().hex}-{re.sub(r'[^A-Za-z0-9_.]', '_', table)[:60]}.arrow"
+    name = f"{epoch}-{new_id()}-{re.sub(r'[^A-Za-z0-9_.]', '_', table)[:60]}.arrow"
     if errors:
         store.write(failed_records_name(name), _encode(errors))
     with store.open_file(name) as file:

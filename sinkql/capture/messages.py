@@ -18,8 +18,6 @@ again.
 
 from __future__ import annotations
 
-import secrets
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -29,6 +27,8 @@ import msgspec
 from sinkql import codec
 from sinkql.connector_api.cdc import Position
 from sinkql.errors import SinkqlError, from_data
+from sinkql.machine import clock
+from sinkql.machine.randomness import new_bytes
 from sinkql.storage.key_value import KeyValueStore
 
 _POLL_SECONDS = 0.02
@@ -131,7 +131,7 @@ class CaptureStatus(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def error_of(self, table: str) -> CaptureError | None:
         """Return the error that stops a table; None if the capture no longer repeats its status."""
-        return (self.trouble or self.tables.get(table)) if abs(time.time() - self.at) < _VALID_SECONDS else None
+        return (self.trouble or self.tables.get(table)) if abs(clock.time() - self.at) < _VALID_SECONDS else None
 
 
 class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -251,18 +251,18 @@ def request_end(store: KeyValueStore, table: str, *, patience: float) -> EndRepl
 
     Raises the capture's error if it is permanent.
     """
-    name = secrets.token_hex(8)
+    name = new_bytes(8).hex()
     send(store, f"ask/{name}", EndRequest(table))
-    since, until = time.time(), time.monotonic() + patience
+    since, until = clock.time(), clock.monotonic() + patience
     try:
-        while time.monotonic() < until:
+        while clock.monotonic() < until:
             reply: EndReply | None = receive(store, f"answer/{name}", EndReply)
             if reply is not None:
                 return reply
             failing = failure(store, table, since)
             if failing is not None and not failing[0].retryable:
                 raise failing[0]
-            time.sleep(_POLL_SECONDS)
+            clock.sleep(_POLL_SECONDS)
         return None
     finally:
         store.remove(f"answer/{name}", f"ask/{name}")

@@ -5,7 +5,6 @@ The rows that initial snapshots have read, and when → their progress and the t
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +14,7 @@ from sinkql.capture.log import Entry, LogWriter, SnapshotGeneration
 from sinkql.capture.messages import Snapshot
 from sinkql.capture.retention import SinkPositions, may_need
 from sinkql.connector_api.cdc import Position, Stream
+from sinkql.machine import clock
 
 _SECONDS = 5.0
 
@@ -39,8 +39,8 @@ class CaptureMetrics:
         is the lowest of them, None while a sink waits for its snapshot. The server is asked every five seconds, and for
         the `last` metrics.
         """
-        if last or time.monotonic() >= self._asked_at + _SECONDS:
-            self._asked_at, self._server_end = time.monotonic(), self.stream.approximate_position()
+        if last or clock.monotonic() >= self._asked_at + _SECONDS:
+            self._asked_at, self._server_end = clock.monotonic(), self.stream.approximate_position()
             self._retained = self.stream.retained() if retained is None else retained
         sinks: dict[str, Position] = {}
         for reader, reader_position in positions.by_reader.items():
@@ -110,7 +110,7 @@ class SnapshotRate:
         """Record the start of reading a chunk."""
         run = self._runs.get(generation.number)
         if run is None:
-            self._runs[generation.number] = _Run(time.monotonic(), generation.rows, of_rows)
+            self._runs[generation.number] = _Run(clock.monotonic(), generation.rows, of_rows)
         else:
             run.of_rows, run.chunk_rows = of_rows, 0
 
@@ -147,7 +147,7 @@ def _estimate(of_rows: int | None, rows: int) -> int | None:
 
 
 def _seconds_left(run: _Run, rows: int, of_rows: int | None) -> float | None:
-    seconds, rows_read = time.monotonic() - run.began_at, rows - run.rows_before
+    seconds, rows_read = clock.monotonic() - run.began_at, rows - run.rows_before
     if of_rows is None or rows_read <= 0 or seconds < _MIN_SECONDS:
         return None
     return round(seconds / rows_read * (of_rows - rows), 1)

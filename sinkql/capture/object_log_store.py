@@ -24,8 +24,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
-import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
@@ -43,6 +41,8 @@ from sinkql.capture.log_store import ENTRY_NAMES, FencedLogError, FolderLogStore
 from sinkql.connector_api.cdc import CapturedSource, LogRetention
 from sinkql.connector_api.stream.context import OpenNotes, in_folder
 from sinkql.errors import SinkqlError
+from sinkql.machine import clock
+from sinkql.machine.randomness import new_id
 from sinkql.object_store.objects import Objects, Purpose, TakenError
 from sinkql.object_store.s3 import SCHEME, S3Credentials
 from sinkql.object_store.store import ObjectStore
@@ -121,10 +121,10 @@ class ObjectLogStore:
             current = self._head()
             if current is None:
                 self._objects.check(self.prefix)
-                head = _Head(uuid.uuid4().hex, self.owner, epoch, time.time() + _HELD_SECONDS)
+                head = _Head(new_id(), self.owner, epoch, clock.time() + _HELD_SECONDS)
             else:
                 self._check_free(current[0], epoch)
-                head = _Head(current[0].run, self.owner, epoch, time.time() + _HELD_SECONDS)
+                head = _Head(current[0].run, self.owner, epoch, clock.time() + _HELD_SECONDS)
             if self._replace_head(head, current[1] if current is not None else None):
                 self._delete_removed_entries()
                 return
@@ -139,7 +139,7 @@ class ObjectLogStore:
         if head.owner == self.owner:
             if head.epoch > epoch:
                 raise FencedLogError
-        elif head.until > time.time():
+        elif head.until > clock.time():
             raise SinkqlError(
                 "SQ3442",
                 f'another catalog writes the log in "{SCHEME}{self.bucket}/{self.prefix}"',
@@ -208,8 +208,8 @@ class ObjectLogStore:
 
     def add(self, number: int, data: bytes) -> None:
         head, etag = self._check_held()
-        if head.until < time.time() + _HELD_SECONDS * 2 / 3:
-            renewed = msgspec.structs.replace(head, until=time.time() + _HELD_SECONDS)
+        if head.until < clock.time() + _HELD_SECONDS * 2 / 3:
+            renewed = msgspec.structs.replace(head, until=clock.time() + _HELD_SECONDS)
             if not self._replace_head(renewed, etag):
                 raise FencedLogError
         self._create_entry(_entry_key(self._run, number), data)
@@ -258,9 +258,9 @@ class ObjectLogStore:
             if current is None:
                 return
             head, tag = current
-            if head.owner not in ("", self.owner) and head.until > time.time():
+            if head.owner not in ("", self.owner) and head.until > clock.time():
                 raise FencedLogError
-            if self._replace_head(msgspec.structs.replace(head, run=uuid.uuid4().hex), tag):
+            if self._replace_head(msgspec.structs.replace(head, run=new_id()), tag):
                 self._objects.delete([key for key, _ in self._objects.list(f"{self.prefix}{head.run}/")])
                 return
         raise FencedLogError
@@ -312,7 +312,7 @@ class ObjectLogStore:
 
     def sweep(self, named: Container[str]) -> None:
         """Delete old data files that are not `named`, and old objects of discarded runs."""
-        data, before = f"{self._run}data/", time.time() - _SWEEP_SECONDS
+        data, before = f"{self._run}data/", clock.time() - _SWEEP_SECONDS
         for key, written_at in self._objects.list(self.prefix):
             name = key.removeprefix(data).removesuffix(failed_records_name("")) if key.startswith(data) else None
             is_used = key.startswith((self._run, self._notes)) if name is None else name in named
@@ -347,7 +347,7 @@ class _LogCache:
 
     objects: Objects
     prefix: str
-    clock: Callable[[], float] = time.monotonic
+    clock: Callable[[], float] = clock.monotonic
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _run: str | None = None
     _first: int = 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +15,7 @@ from sinkql.capture.snapshot import TableSnapshotReader
 from sinkql.capture.unchanged_values import MissingKeys, keys_to_fetch, with_rows_at
 from sinkql.connector_api.cdc import CapturedTable, Position, SchemaChanged, Stream, TableRows
 from sinkql.errors import TableError
+from sinkql.machine import clock
 from sinkql.storage import failpoint
 
 
@@ -45,11 +45,11 @@ class Publisher:
         """Restore the unseen transactions from the log, which continues at `start`."""
         self.unseen = [transaction for entry in self.log.entries for transaction in entry.unseen]
         self.visible = next((entry.start for entry in self.log.entries if entry.unseen), start)
-        self._published_at = time.monotonic()
+        self._published_at = clock.monotonic()
 
     def is_due(self, sinks: Sequence[SubscribedSink]) -> bool:
         """Return whether the next entry should be written now, by the commit intervals of the sinks."""
-        buffer, now = self.receiver.buffer, time.monotonic()
+        buffer, now = self.receiver.buffer, clock.monotonic()
         if buffer.open or buffer.to <= self.log.to:
             return False
         if buffer.since is not None and (
@@ -77,7 +77,7 @@ class Publisher:
         self.log.add(
             "changes",
             to=buffer.to,
-            at=time.time(),
+            at=clock.time(),
             transactions=len(buffer.commits),
             unseen=tuple(unseen),
             tables=dict(tables),
@@ -87,7 +87,7 @@ class Publisher:
             self.visible = self.log.to
         for table, part in tables.items():
             self.snapshots.extend(table, part.high)
-        self._published_at = time.monotonic()
+        self._published_at = clock.monotonic()
         self.unconfirmed_bytes += buffer.bytes
         self.receiver.reset(self.log.to)
         return True

@@ -7,7 +7,6 @@ its generation. Before its first entry a sink waits for a generation of its tabl
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -36,6 +35,7 @@ from sinkql.connector_api.stream import (
     Split,
 )
 from sinkql.errors import DamagedFileError, SinkqlError
+from sinkql.machine import clock
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -336,7 +336,7 @@ class LogReader(Subscription, Reader, SnapshotReader, RefreshableReader):
             if entry.log != position.log:
                 break
             if self.part(position, entry) is not None:
-                return max(0.0, time.time() - entry.at)
+                return max(0.0, clock.time() - entry.at)
         return 0.0
 
 

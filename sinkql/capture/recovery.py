@@ -11,8 +11,6 @@ rest. Then any machine continues it. Otherwise its last `open` names the store t
 
 from __future__ import annotations
 
-import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,6 +25,8 @@ from sinkql.capture.retention import Retention, partial_entry
 from sinkql.capture.snapshot import TableSnapshotReader
 from sinkql.connector_api.cdc import SKIP, CapturedTable, Event, Position, PushStream, Stream
 from sinkql.errors import LostChangesError, SinkqlError
+from sinkql.machine import clock
+from sinkql.machine.randomness import new_id
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class Recovery:
         epoch = self.retention.epoch
         start = self.log.to if self.log.entries else self._new_start()
         if epoch.number and not self.log.entries:
-            self.log.add("gap", start=start, to=start, at=time.time(), problem=epoch.why)
+            self.log.add("gap", start=start, to=start, at=clock.time(), problem=epoch.why)
         self.keeper = require_local_log(self.log, self.stream, start)
         self.pushed = _pushed_before(self.log, self.stream)
         self.check_pushed()
@@ -132,7 +132,7 @@ class Recovery:
             ]
             if late:
                 generation = generations.get(number) or SnapshotGeneration(
-                    number, late[0].table, -1, done=True, run=uuid.uuid4().hex
+                    number, late[0].table, -1, done=True, run=new_id()
                 )
                 high = max(generation.high, *(position.high for position in late))
                 if high > generation.high:
@@ -142,7 +142,7 @@ class Recovery:
     def open_log(self, start: Position | None = None) -> None:
         """Add an `open` entry that sums up the entries before it; a new log begins at `start`."""
         to = self.log.to if start is None else start
-        self.log.add("open", start=to, to=to, at=time.time(), **self._summary())
+        self.log.add("open", start=to, to=to, at=clock.time(), **self._summary())
 
     def is_opened(self) -> bool:
         """Return whether the same lease has already added the `open` entry, and nothing after it.
@@ -221,7 +221,7 @@ def _resumed_generation(
         least.chunks if is_one_run else 0,
         high=max(log.to, generation.high if generation is not None else ""),
         base=least.chunks if is_one_run else 0,
-        run=uuid.uuid4().hex,
+        run=new_id(),
         after=least.run if is_one_run else "",
         columns=generation.columns if generation is not None else (),
         rows=least.rows if is_one_run else 0,
@@ -278,7 +278,7 @@ def drain(log: LogWriter, stream: Stream, receive: Callable[[Event], None], publ
             receive(event)
     publish()
     if log.to == stream.end():
-        log.add("close", to=log.to, at=time.time())
+        log.add("close", to=log.to, at=clock.time())
 
 
 def lost_log_error(position: Position) -> LostChangesError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +14,7 @@ from sinkql.capture.retention import Retention
 from sinkql.capture.snapshot import SnapshotScheduler
 from sinkql.connector_api.cdc import CapturedTable, Position
 from sinkql.errors import SinkqlError, as_data
+from sinkql.machine import clock
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class CaptureReporter:
         }
         status = messages.CaptureStatus(
             self.log.epoch,
-            time.time(),
+            clock.time(),
             self.log.id,
             self.log.entries[-1].entry,
             self.retention.confirmed,

@@ -5,7 +5,6 @@ The quota of a log → whether the capture may read more, and the error to repor
 
 from __future__ import annotations
 
-import time
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -20,6 +19,7 @@ from sinkql.capture.messages import CaptureError
 from sinkql.capture.position import LogPosition
 from sinkql.connector_api.cdc import CapturedTable, LogRetention, Position, Stream
 from sinkql.errors import SinkqlError, as_data
+from sinkql.machine import clock
 from sinkql.storage import failpoint
 from sinkql.storage.key_value import KeyValueStore
 
@@ -42,7 +42,7 @@ class SinkRegistry:
 
     def current(self) -> Sequence[SubscribedSink]:
         """Return the sinks. Raises SinkqlError if the catalog cannot be read."""
-        sinks, now = self.host.subscribed_sinks(), time.monotonic()
+        sinks, now = self.host.subscribed_sinks(), clock.monotonic()
         subscribed = {sink.reader for sink in sinks}
         readers = {reader for folder in ("at", "want") for reader in self.messages.names(folder)}
         self.unknown_readers = {reader: self.unknown_readers.get(reader, now) for reader in readers - subscribed}
@@ -55,7 +55,7 @@ class SinkRegistry:
         """Return the sinks after the messages of unknown readers are deleted."""
         sinks = self.current()
         if self.unknown_readers:
-            time.sleep(self.seconds)
+            clock.sleep(self.seconds)
             sinks = self.current()
         return sinks
 
@@ -238,7 +238,7 @@ class LogQuota:
 
     def measure(self, positions: SinkPositions, sinks: Sequence[SubscribedSink]) -> bool:
         """Update `error` after entries were deleted; return whether it is, or was, set."""
-        before, now = self.error, time.time()
+        before, now = self.error, clock.time()
         self._full_since = (self._full_since or now) if self.is_full else None
         is_late = self._full_since is not None and now >= self._full_since + self.patience
         late = self._late(positions, sinks) if is_late else ()
@@ -344,6 +344,6 @@ class Retention:
 
     def removable_count(self, needed: Position, generations: Sequence[SnapshotGeneration]) -> int:
         """Count the first entries that may go: old ones, or any if the log is full."""
-        before = time.time() + 1 if self.quota.is_full else time.time() - self.intervals.kept_seconds
+        before = clock.time() + 1 if self.quota.is_full else clock.time() - self.intervals.kept_seconds
         position = min(self.confirmed, needed)
         return removable_count(self.log.entries, position, self.positions, generations, before=before)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
-import uuid
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -19,6 +17,8 @@ from sinkql.capture.retention import SinkPositions, SinkRegistry, latest_epoch
 from sinkql.capture.session import CaptureSession
 from sinkql.connector_api.cdc import SKIP, LogRetention, Position, PushStream, Stream
 from sinkql.errors import LostChangesError, SinkqlError, as_data
+from sinkql.machine import clock
+from sinkql.machine.randomness import new_id
 from sinkql.storage import failpoint
 
 
@@ -43,15 +43,15 @@ class CaptureRunner:
         try:
             while not self.stopping.is_set():
                 if not self._acquire():
-                    self.stopping.wait(self.intervals.look_seconds)
+                    clock.wait(self.stopping, self.intervals.look_seconds)
                     continue
                 try:
-                    self._tried = time.time()
+                    self._tried = clock.time()
                     self._run_session()
                     self._failures = 0
                 except FencedLogError:
                     self._epoch = None  # another process continued the log and has the lease
-                    self.stopping.wait(self.intervals.look_seconds)
+                    clock.wait(self.stopping, self.intervals.look_seconds)
                 except LostLogError as error:
                     self._discard_lost_log(str(error))
                 except SinkqlError as error:
@@ -83,13 +83,13 @@ class CaptureRunner:
         """Open the log and the stream, and capture until the session ends or fails."""
         sinks = self._sinks.prune()
         if not sinks:
-            self.stopping.wait(self.intervals.look_seconds)
+            clock.wait(self.stopping, self.intervals.look_seconds)
             return
         try:
             log, epoch = self._open_log(sinks)
         except ValueError:
             # the previous lease holder may still be deleting entries
-            self.stopping.wait(self.intervals.look_seconds)
+            clock.wait(self.stopping, self.intervals.look_seconds)
             try:
                 log, epoch = self._open_log(sinks)
             except ValueError as error:
@@ -117,7 +117,7 @@ class CaptureRunner:
         """Read the log and its capture epoch. Raises ValueError if the log is damaged."""
         assert self._epoch is not None
         epoch = latest_epoch(self.directory.messages, sinks)
-        log = LogWriter.open(self.directory, self._epoch, new_id=uuid.uuid4().hex, capture_epoch=epoch.number)
+        log = LogWriter.open(self.directory, self._epoch, new_id=new_id(), capture_epoch=epoch.number)
         return log, epoch
 
     def _check_lease(self) -> None:
@@ -167,13 +167,13 @@ class CaptureRunner:
         if is_reportable:
             with suppress(SinkqlError):
                 self.host.report(CaptureProgress("stalled", error))
-        until = time.monotonic() + wait
+        until = clock.monotonic() + wait
         while not self.stopping.is_set():
             with suppress(SinkqlError):
                 if not self.host.renew():
                     self._epoch = None
                     return
-            left = until - time.monotonic()
+            left = until - clock.monotonic()
             with suppress(SinkqlError):
                 if is_reportable:
                     self._send_trouble(error)
@@ -181,7 +181,7 @@ class CaptureRunner:
                     return
             if left <= 0 or self._skip_loss(error):
                 return
-            self.stopping.wait(min(left, self.intervals.look_seconds))
+            clock.wait(self.stopping, min(left, self.intervals.look_seconds))
 
     def _skip_loss(self, error: SinkqlError) -> bool:
         """Continue without lost changes if a user accepted the loss; return whether it succeeded.
@@ -227,7 +227,7 @@ class CaptureRunner:
                 return False
             stream.renew()
             to = stream.follow(log.to, None)
-        log.add("gap", to=to, at=time.time(), problem=f"{error.code}: {error.message}")
+        log.add("gap", to=to, at=clock.time(), problem=f"{error.code}: {error.message}")
         self._end_skip()
         return True
 
@@ -241,7 +241,7 @@ class CaptureRunner:
         store = self.directory.messages
         last = messages.status(store) or messages.CaptureStatus(self._epoch or 0, 0.0)
         trouble = messages.CaptureError(as_data(error), self._tried, self._failing)
-        status = msgspec.structs.replace(last, at=time.time(), where=self.directory.location, trouble=trouble)
+        status = msgspec.structs.replace(last, at=clock.time(), where=self.directory.location, trouble=trouble)
         messages.send(store, "word", status)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
@@ -20,6 +19,7 @@ from sinkql.capture.retention import Retention, SinkRegistry, check_log_identity
 from sinkql.capture.snapshot import SnapshotScheduler, TableSnapshotReader
 from sinkql.connector_api.cdc import CapturedTable, Event, LogRetention, Position, SchemaChanged, Stream
 from sinkql.errors import SinkqlError
+from sinkql.machine import clock
 from sinkql.storage import failpoint
 
 
@@ -77,7 +77,7 @@ class CaptureSession:
         self.log.sweep()
         self.receiver.reset(start)
         self.publisher.begin(start)
-        self._confirmed_at = time.monotonic()
+        self._confirmed_at = clock.monotonic()
         status = messages.status(store)
         self.retention.confirmed = min(status.confirmed, start) if status is not None else ""
         self.recovery.begin_stream(start, self.receiver.stops)
@@ -88,7 +88,7 @@ class CaptureSession:
         """Capture until `stopping` is set, or until sinks read other tables."""
         try:
             while not stopping.is_set():
-                if time.monotonic() >= self._checked_at + self.intervals.look_seconds and not self.check_sinks():
+                if clock.monotonic() >= self._checked_at + self.intervals.look_seconds and not self.check_sinks():
                     break
                 self.step()
             self._report_last()
@@ -101,7 +101,7 @@ class CaptureSession:
     def step(self) -> None:
         """Execute all steps that are due, and wait briefly for changes."""
         if self._is_full():
-            time.sleep(self.intervals.receive_seconds)
+            clock.sleep(self.intervals.receive_seconds)
         else:
             for event in self.stream.receive(self.intervals.receive_seconds):
                 self.receive(event)
@@ -113,7 +113,7 @@ class CaptureSession:
         if not self.snapshots.is_holding:
             self.read_chunks()
         self._answer_end_requests()
-        is_due = time.monotonic() >= self._confirmed_at + self.intervals.confirm_seconds
+        is_due = clock.monotonic() >= self._confirmed_at + self.intervals.confirm_seconds
         if is_due or self.publisher.unconfirmed_bytes >= self.intervals.confirm_bytes:
             self.confirm()
 
@@ -163,7 +163,7 @@ class CaptureSession:
         It ends when sinks read other tables, or when no entry will end at a sink that read another log. Raises
         FencedLogError if another process has the lease, LostLogError if a data file is damaged.
         """
-        self._checked_at = time.monotonic()
+        self._checked_at = clock.monotonic()
         try:
             if not self.registry.host.renew():
                 raise FencedLogError
@@ -202,7 +202,7 @@ class CaptureSession:
     def confirm(self) -> None:
         """Delete changes that no sink needs from the server and the log, and report the progress."""
         retention = self.retention
-        self._confirmed_at, self.publisher.unconfirmed_bytes = time.monotonic(), 0
+        self._confirmed_at, self.publisher.unconfirmed_bytes = clock.monotonic(), 0
         retention.read_positions()
         self.publisher.update_visible()
         if retention.choose_keeper(self._generations) and not self.snapshots.is_holding:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 from sinkql.capture import messages
@@ -10,6 +9,7 @@ from sinkql.capture.log import LogDirectory
 from sinkql.connector_api.cdc import CapturedTable
 from sinkql.connector_api.stream import FirstSnapshot
 from sinkql.errors import SinkqlError
+from sinkql.machine import clock
 
 _PATIENCE_SECONDS = 60.0
 _OTHER_HOST_SECONDS = 10.0
@@ -121,7 +121,7 @@ class SinkMessages:
             return
         error, failing_since = failing
         patience = _PATIENCE_SECONDS if is_patient else 0.0
-        if not error.retryable or time.time() >= failing_since + patience:
+        if not error.retryable or clock.time() >= failing_since + patience:
             raise error
 
     def check_location(self) -> None:
@@ -129,7 +129,7 @@ class SinkMessages:
         status = messages.status(self.log.messages)
         if status is None or status.where in ("", self.log.location):
             return
-        if time.time() < self.since + _OTHER_HOST_SECONDS or self.log.numbers():
+        if clock.time() < self.since + _OTHER_HOST_SECONDS or self.log.numbers():
             return
         raise SinkqlError(
             "SQ3444",

@@ -8,8 +8,6 @@ from there on (Netflix's DBLog algorithm).
 
 from __future__ import annotations
 
-import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -25,6 +23,8 @@ from sinkql.capture.metrics import SnapshotRate
 from sinkql.capture.retention import Retention
 from sinkql.connector_api.cdc import CapturedTable, Chunk, Key, Position, SchemaChanged, Snapshot, Stream, TableRows
 from sinkql.errors import TableError
+from sinkql.machine import clock
+from sinkql.machine.randomness import new_id
 from sinkql.storage import failpoint
 
 _POLL_SECONDS = 0.005
@@ -142,8 +142,8 @@ class TableSnapshotReader:
         """Begin a generation of a table, with a number from `min_number` on."""
         number = max([min_number, *(number + 1 for number in self.generations)])
         columns = self.tables[table].typed
-        generation = SnapshotGeneration(number, table, self.log.next_number, run=uuid.uuid4().hex, columns=columns)
-        self.log.add("begin", to=self.log.to, at=time.time(), table=table, generation=generation)
+        generation = SnapshotGeneration(number, table, self.log.next_number, run=new_id(), columns=columns)
+        self.log.add("begin", to=self.log.to, at=clock.time(), table=table, generation=generation)
         self.generations[number] = generation
 
     def start(self, is_ready: Callable[[SnapshotGeneration], bool], unseen: Sequence[object]) -> None:
@@ -159,12 +159,12 @@ class TableSnapshotReader:
             self._pool = ThreadPoolExecutor(self.intervals.parallel, "sinkql-chunk")
         for generation in ready[: self.intervals.parallel]:
             table = self.tables[generation.table]
-            self._began[generation.number] = time.time()
+            self._began[generation.number] = clock.time()
             self.reading[generation.number] = self._pool.submit(self._read, generation, table, list(unseen))
 
     def _is_due(self, table: str) -> bool:
         unreadable = self.unreadable.get(table)
-        return table in self.tables and (unreadable is None or time.monotonic() >= unreadable.retry_at)
+        return table in self.tables and (unreadable is None or clock.monotonic() >= unreadable.retry_at)
 
     def retry(self, table: str) -> None:
         """Read the next chunk of an unreadable table without further waiting."""
@@ -174,7 +174,7 @@ class TableSnapshotReader:
         self, generation: SnapshotGeneration, table: CapturedTable, unseen: Sequence[object]
     ) -> _ChunkFiles | None:
         """Read a chunk with a transaction that sees all of the log; return None if none does soon."""
-        until = time.monotonic() + self.intervals.hold_seconds
+        until = clock.monotonic() + self.intervals.hold_seconds
         after = tuple(generation.last) if generation.last is not None else None
         while True:
             with self.stream.chunk(table) as read:
@@ -187,9 +187,9 @@ class TableSnapshotReader:
                     files = self._write_files(generation, table, chunk)
                     rows = -1 if of_rows is None else of_rows
                     return _ChunkFiles(files, chunk.last, chunk.high, read.snapshot, rows, chunk.reshaped)
-            if time.monotonic() > until:
+            if clock.monotonic() > until:
                 return None
-            time.sleep(_POLL_SECONDS)
+            clock.sleep(_POLL_SECONDS)
 
     def _write_files(self, generation: SnapshotGeneration, table: CapturedTable, chunk: Chunk) -> tuple[DataFile, ...]:
         store, epoch, files = self.log.directory.store, self.log.epoch, []
@@ -228,7 +228,7 @@ class TableSnapshotReader:
         except TableError as error:
             last = self.unreadable.get(table)
             failures, failing = (last.failures + 1, last.failing) if last is not None else (1, tried)
-            retry_at = time.monotonic() + self.intervals.wait(failures)
+            retry_at = clock.monotonic() + self.intervals.wait(failures)
             self.unreadable[table] = UnreadableTable(error.with_traceback(None), tried, failing, failures, retry_at)
             return error
         self.unreadable.pop(table, None)
@@ -271,7 +271,7 @@ class TableSnapshotReader:
         self.log.add(
             "schema",
             to=self.log.to,
-            at=time.time(),
+            at=clock.time(),
             table=table.id,
             columns=tuple(Column(column.name, str(column.type), column.nullable) for column in table.columns),
             key=table.key,
@@ -303,7 +303,7 @@ class TableSnapshotReader:
         self.log.add(
             "chunk",
             to=self.log.to,
-            at=time.time(),
+            at=clock.time(),
             table=table,
             generation=extended,
             tables={table: TableEntry(chunk.files)},
@@ -378,7 +378,7 @@ class SnapshotScheduler:
             if request.all or captured is None or not set(request.columns) <= set(captured.typed):
                 continue
             if self.joinable_entry(request) is None:
-                since = self._waiting.get(reader, time.monotonic())
+                since = self._waiting.get(reader, clock.monotonic())
                 if request.table in self.mismatches and not self.stream.looked_since(since):
                     waiting[reader] = since  # the user may have fixed the table just now
                     continue

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -14,6 +13,7 @@ from sinkql.capture.sink_messages import SinkMessages
 from sinkql.connector_api.cdc import CapturedTable, LogRetention
 from sinkql.connector_api.source_options import RecordErrorPolicy
 from sinkql.errors import DamagedFileError, SinkqlError
+from sinkql.machine import clock
 
 _Error = TypeVar("_Error", bound=SinkqlError)
 
@@ -34,7 +34,7 @@ class Subscription:
     change: physical.Change = "upsert"
     unchanged_values: bool = False
     used_columns: frozenset[str] | None = None
-    since: float = field(default_factory=time.time, compare=False)
+    since: float = field(default_factory=clock.time, compare=False)
     """When the reader was created. Errors of the capture from before count as fixed."""
 
     @property

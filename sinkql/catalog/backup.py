@@ -6,7 +6,6 @@ import shutil
 import sqlite3
 import tempfile
 from contextlib import closing
-from datetime import UTC, datetime
 from pathlib import Path
 
 from sinkql.catalog.address import Address, ServerUrl, folder_of
@@ -17,6 +16,7 @@ from sinkql.catalog.sqlite.private_file import check_ours, coded, create_private
 from sinkql.catalog.store import Store
 from sinkql.catalog.system import LAYOUT
 from sinkql.errors import NoCatalogError, SinkqlError
+from sinkql.machine import clock
 from sinkql.storage import failpoint
 from sinkql.table.file import FOLDER, OtherLogError, remove, restore_rows, table_path
 
@@ -60,7 +60,7 @@ def restore(address: Address, copy: Path) -> Path | None:
         )
     with coded(copy), closing(sqlite3.connect(copy)) as source:
         check_ours(source, copy)
-    moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
+    moment = clock.now().strftime("%Y%m%dT%H%M%S%fZ")
     if isinstance(address, ServerUrl):
         return _restore_server(address, copy, address.folder / f"catalog.before-{moment}.backup")
     backup = None

@@ -6,11 +6,9 @@ import json
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from datetime import datetime
 from types import TracebackType
 from typing import Any, get_args
 
@@ -23,6 +21,7 @@ from rich.text import Text
 from sinkql.cli.output import Output, more, when_unread
 from sinkql.connector_api.stream import FirstSnapshot
 from sinkql.errors import as_data, for_terminal
+from sinkql.machine import clock
 from sinkql.planner.name import short_name
 from sinkql.runtime.batch.events import (
     Event,
@@ -116,7 +115,7 @@ class LiveProgress:
             self._take(event)
 
     def _take(self, event: Event) -> None:
-        now = time.monotonic()
+        now = clock.monotonic()
         match event:
             case JavaMissing():
                 self._say(
@@ -314,7 +313,7 @@ class LiveProgress:
         if self.output.format == "json":
             click.echo(json.dumps({key: value for key, value in data.items() if value is not None}, default=str))
         elif self._live is None:
-            click.echo(for_terminal(f"{datetime.now().strftime('%H:%M:%S')} {text}"))
+            click.echo(for_terminal(f"{clock.now().astimezone().strftime('%H:%M:%S')} {text}"))
         elif live and "ended" in text:
             self._print(text)
 
@@ -325,7 +324,7 @@ class LiveProgress:
             click.echo(for_terminal(text))
 
     def _render(self) -> Group | Table:
-        now = time.monotonic()
+        now = clock.monotonic()
         table = Table(box=None, pad_edge=False, header_style="dim")
         sinks, starting = list(self.sinks.items()), list(self.starting.items())  # other threads add to both
         skips = any(row.failed for _, row in sinks)

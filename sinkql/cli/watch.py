@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable
 
 import click
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
+
+from sinkql.machine import clock
 
 _EVERY_S = 1.0
 
@@ -29,7 +30,7 @@ def _on_terminal(text: Callable[[], str]) -> None:
     with Live(console=Console(highlight=False), auto_refresh=False) as live:
         while True:
             live.update(Text(text().rstrip("\n")), refresh=True)
-            threading.Event().wait(_EVERY_S)
+            clock.sleep(_EVERY_S)
 
 
 def _elsewhere(text: Callable[[], str]) -> None:
@@ -40,4 +41,4 @@ def _elsewhere(text: Callable[[], str]) -> None:
             click.echo(now, nl=False)
             sys.stdout.flush()
         before = now
-        threading.Event().wait(_EVERY_S)
+        clock.sleep(_EVERY_S)

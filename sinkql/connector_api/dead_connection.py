@@ -11,7 +11,6 @@ import os
 import socket
 import sys
 import threading
-import time
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
@@ -19,6 +18,8 @@ from types import TracebackType
 from typing import Any
 
 import psycopg
+
+from sinkql.machine import clock
 
 SILENCE_S = 20.0
 """The time without a byte after which the server is asked, and between two questions."""
@@ -45,7 +46,7 @@ class ResponseWatch:
     def __enter__(self) -> None:
         self._depth += 1
         if self._depth == 1:
-            self._asked_at = time.monotonic()
+            self._asked_at = clock.monotonic()
             _WATCH.add(self)
 
     def __exit__(
@@ -57,9 +58,9 @@ class ResponseWatch:
 
     def is_due(self) -> bool:
         """Return whether it is time for a `probe`."""
-        if self._asking or time.monotonic() - self._asked_at < SILENCE_S:
+        if self._asking or clock.monotonic() - self._asked_at < SILENCE_S:
             return False
-        self._due_at = time.monotonic()
+        self._due_at = clock.monotonic()
         with suppress(OSError, ValueError):
             if _silence(self.fileno()) < SILENCE_S:
                 return False
@@ -77,13 +78,13 @@ class ResponseWatch:
         except Exception:  # any failure: the server did not confirm the request
             alive = False
         if not alive:
-            time.sleep(_LOOK_S)
+            clock.sleep(_LOOK_S)
             with suppress(OSError, ValueError):
-                alive = _silence(self.fileno()) < time.monotonic() - self._due_at + SILENCE_S / 2
+                alive = _silence(self.fileno()) < clock.monotonic() - self._due_at + SILENCE_S / 2
         if not alive and block == self._asked_at:
             _WATCH.shut(self)
         if block == self._asked_at:
-            self._asked_at = time.monotonic()
+            self._asked_at = clock.monotonic()
         self._asking = False
 
 
@@ -131,7 +132,7 @@ class _Watch:
     def _run(self) -> None:
         idle = 0
         while True:
-            time.sleep(_LOOK_S)
+            clock.sleep(_LOOK_S)
             with self._lock:
                 waiting = list(self._waiting)
                 idle = 0 if waiting else idle + 1

@@ -17,12 +17,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
-from uuid import uuid4
 
 import msgspec
 
 from sinkql import codec
 from sinkql.errors import SinkqlError, as_data, from_data
+from sinkql.machine.randomness import new_id
 from sinkql.storage.key_value import KeyValueStore
 
 _Message = TypeVar("_Message", bound=msgspec.Struct)
@@ -51,7 +51,7 @@ class ReplayResult(msgspec.Struct, frozen=True):
 
 def request_replay(notes: KeyValueStore, source: str) -> str:
     """Request a replay of a source; return the id of the request."""
-    request = ReplayRequest(source, uuid4().hex)
+    request = ReplayRequest(source, new_id())
     notes.write(_name(source, "asked"), msgspec.json.encode(request))
     return request.id
 
@@ -153,7 +153,7 @@ def wait_store(open_notes: Callable[[str, Path], KeyValueStore], catalog: Path) 
 
 def request_wait(notes: KeyValueStore, sink_id: str) -> str:
     """Request that a sink reads all present input of its sources; return the name of the request."""
-    name = f"{_FOLDER}/{sink_id}.{uuid4().hex}"
+    name = f"{_FOLDER}/{sink_id}.{new_id()}"
     notes.write(name, b"{}", sync=False)
     return name
 

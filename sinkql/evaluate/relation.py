@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from typing import Any
@@ -14,6 +13,7 @@ from sinkql.evaluate.failure import EvaluationError, Row, Value
 from sinkql.evaluate.number import EXACT, fit, whole
 from sinkql.evaluate.operator import comparable, order_key
 from sinkql.logical.numeric_type import RANGES
+from sinkql.machine import clock
 
 Read = Callable[[str], Iterable[Row]]
 """Returns the rows of an item by its full name."""
@@ -170,7 +170,7 @@ def _bound(relation: logical.Bound, catalog: logical.CatalogReader) -> Run | Non
         return None
 
     def run(read: Read) -> Iterable[Row]:
-        now = time.time_ns() // 1_000_000
+        now = clock.time_ms()
         come = (row for row in below(read) if all(begin(row) <= now for begin in begins))
         return (row for row in come if all(now < end(row) for end in ends))
 

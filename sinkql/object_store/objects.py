@@ -7,7 +7,6 @@ succeeded, whose reply was lost. After a `TakenError`, the caller must therefore
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -20,6 +19,7 @@ from typing import Any, BinaryIO
 import xxhash
 
 from sinkql.errors import SinkqlError
+from sinkql.machine.randomness import new_id
 from sinkql.object_store.s3 import SCHEME, code_of, s3_client, s3_failure
 from sinkql.object_store.store import ObjectStore
 
@@ -209,7 +209,7 @@ class Objects:
 
     def check(self, prefix: str) -> None:
         """Raise SQ3441 if the bucket does not enforce the conditions of a put; uses a test object."""
-        key = f"{prefix}try-{uuid.uuid4().hex}"
+        key = f"{prefix}try-{new_id()}"
         try:
             tag = self.put(key, b"1", absent=True)
             for condition in ({"absent": True}, {"etag": f'"{"0" * 32}"'}):

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from threading import Lock
 from typing import Any, Protocol
 
 from sinkql.errors import SinkqlError
+from sinkql.machine import clock
 
 Options = Mapping[str, Any]
 """A connection's planned options (`logical.Connection.options`, `physical.Connection.options`)."""
@@ -39,7 +40,7 @@ _PAUSE = timedelta(seconds=30)
 
 def now() -> datetime:
     """Return the current time with its time zone."""
-    return datetime.now(UTC)
+    return clock.now()
 
 
 @dataclass(frozen=True, slots=True)

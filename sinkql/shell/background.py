@@ -6,7 +6,6 @@ Its messages appear above the prompt; while a statement runs, they wait for the 
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sinkql.catalog.address import Address
+from sinkql.machine import clock
 from sinkql.planner.name import short_name
 from sinkql.session.sink.process import COMMAND, SinkProcess, reported_error
 
@@ -55,7 +55,7 @@ class Background:
     def start(self) -> None:
         """Start the process unless it runs."""
         if self.pid is None:
-            self.activity, self.since = "starting", time.monotonic()
+            self.activity, self.since = "starting", clock.monotonic()
             self._running.start()
 
     def stop(self) -> None:
@@ -79,7 +79,7 @@ class Background:
         if self.pid is None:
             return ""
         if self.activity is not None:
-            return f"{self.activity}: {time.monotonic() - self.since:.0f} s"
+            return f"{self.activity}: {clock.monotonic() - self.since:.0f} s"
         states = Counter(("view" if job.view else "sink", job.state) for job in self.jobs.values())
         listed = ", ".join(f"{n} {kind if n == 1 else f'{kind}s'} {state}" for (kind, state), n in states.items())
         rows = sum(job.rows for job in self.jobs.values() if not job.view)
@@ -102,7 +102,7 @@ class Background:
         name = f"{'materialized view' if view else 'sink'} {short_name(called)}" if called is not None else ""
         match event.get("event"):
             case "spark starting":
-                self.activity, self.since = f"starting Spark for cluster {event.get('cluster')}", time.monotonic()
+                self.activity, self.since = f"starting Spark for cluster {event.get('cluster')}", clock.monotonic()
                 self.tell(f"{self.activity} …")
             case "spark started":
                 self.activity = None

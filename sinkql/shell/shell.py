@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from sinkql.errors import Notice, SinkqlError, Span, nearest
+from sinkql.machine import clock
 from sinkql.script.redaction import mask
 from sinkql.script.split import Command, StatementText, split
 from sinkql.script.variable import substitute
@@ -108,7 +108,7 @@ class Shell:
         """Run the statement at `span` of a text, and print its result."""
         original = text[span.start : span.end]
         self.last = original
-        began = time.perf_counter()
+        began = clock.monotonic()
         try:
             new = substitute(original, self.settings.variables)
         except SinkqlError as error:
@@ -126,7 +126,7 @@ class Shell:
                 error.path, error.text = path, self._masked(text)
             raise
         if self.settings.timing:
-            self.screen.line(f"Time: {1000 * (time.perf_counter() - began):,.1f} ms")
+            self.screen.line(f"Time: {1000 * (clock.monotonic() - began):,.1f} ms")
 
     def _masked(self, text: str) -> str:
         return mask(text, self.session.catalog.registry.keywords).text

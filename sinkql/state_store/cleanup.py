@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+
+from sinkql.machine import clock
 
 READ_ONLY = 0o444
 _FREE_SHARE = 0.1
@@ -42,7 +43,7 @@ def mark_used(paths: Iterable[Path]) -> None:
 def evict_unused_files(folder: Path) -> None:
     """Delete the files of a state directory that the store has and no batch used for a day."""
     for used_at, path in list(_by_time_of_use(folder)):
-        if time.time() - used_at > _IDLE_SECONDS and is_stored(path):
+        if clock.time() - used_at > _IDLE_SECONDS and is_stored(path):
             path.unlink(missing_ok=True)
 
 
@@ -51,7 +52,7 @@ def evict_old_files(root: Path) -> None:
 
     Runs at most once a minute. A task that needs a deleted file fetches it again.
     """
-    stamp, now = root / "tidied", time.time()
+    stamp, now = root / "tidied", clock.time()
     if stamp.exists() and now - stamp.stat().st_mtime < _EVICT_SECONDS:
         return
     stamp.touch()
@@ -69,7 +70,7 @@ def free_disk_space(folders: Path) -> int:
     removed = 0
     by_use = sorted((folder.stat().st_mtime, folder) for folder in folders.iterdir() if folder.is_dir())
     for used_at, folder in by_use:
-        if time.time() - used_at < _IDLE_SECONDS or not _is_nearly_full(folders):
+        if clock.time() - used_at < _IDLE_SECONDS or not _is_nearly_full(folders):
             break
         for path in filter(is_stored, list(folder.rglob("*"))):
             path.unlink(missing_ok=True)

@@ -13,8 +13,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import time
-import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +24,8 @@ from typing import Any, TypeVar
 from sinkql.connector_api.stream.context import Context
 from sinkql.errors import SinkqlError
 from sinkql.hash_key import PUBLIC_KEY, HashKey
+from sinkql.machine import clock
+from sinkql.machine.randomness import new_id
 from sinkql.state_store import cleanup
 from sinkql.state_store.store import StateStore, open_state_store
 from sinkql.storage import failpoint, files
@@ -108,7 +108,7 @@ class StateDirectory:
     def upload_bytes(self, name: str, data: bytes) -> None:
         """Upload a small file to the store alone; raise FileExistsError if another file has the name."""
         store = self.required_store
-        temporary = self.folder / f".{uuid.uuid4().hex}"
+        temporary = self.folder / f".{new_id()}"
         files.write_atomic(temporary, data, sync=False)
         try:
             store.put(name, temporary)
@@ -211,7 +211,7 @@ class StateDirectory:
                 file_epoch = epoch_of(name.rpartition("/")[2])
                 if file_epoch is None or file_epoch > epoch or name in live:
                     continue
-                if time.time() - stored_at >= age(file_epoch):
+                if clock.time() - stored_at >= age(file_epoch):
                     unreferenced.append(name)
             if self._stored_names is not None:
                 self._stored_names.difference_update(unreferenced)

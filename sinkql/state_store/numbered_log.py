@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 import threading
-import time
 from dataclasses import dataclass, field
 from itertools import count, takewhile
 
+from sinkql.machine import clock
 from sinkql.state_store.directory import StateDirectory
 from sinkql.state_store.store import StateStore
 from sinkql.storage import failpoint, files
@@ -61,7 +61,7 @@ class StoredNumbered:
     def look(self) -> None:
         """List the store for the next question."""
         with _turn:
-            _listings.setdefault(self._key, _Listing([], -math.inf)).wanted = time.monotonic()
+            _listings.setdefault(self._key, _Listing([], -math.inf)).wanted = clock.monotonic()
 
     def numbers(self) -> list[int]:
         listed = self._listed()
@@ -73,7 +73,7 @@ class StoredNumbered:
         return list(takewhile(here.__contains__, count(following)))
 
     def _listed(self) -> list[int]:
-        listing, now = _listings.get(self._key), time.monotonic()
+        listing, now = _listings.get(self._key), clock.monotonic()
         if listing is None or listing.wanted >= listing.at or now > listing.at + _LOOK_SECONDS:
             listing = self._take(*self._first.entries(ENTRY_NAMES), now)
         return listing.numbers
@@ -114,7 +114,7 @@ class StoredNumbered:
             return False
         with _turn:
             listing = _listings.setdefault(self._key, _Listing([], -math.inf))
-            listing.created[number] = time.monotonic()
+            listing.created[number] = clock.monotonic()
             listing.numbers = sorted({*listing.numbers, number})
             self.home.write_small(self._name(number), data, stored=True)
         return True

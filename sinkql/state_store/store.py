@@ -8,7 +8,6 @@ from __future__ import annotations
 import filecmp
 import os
 import shutil
-import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from typing import BinaryIO, Protocol
 
 from sinkql import physical
 from sinkql.errors import SinkqlError
+from sinkql.machine.randomness import new_id
 from sinkql.object_store.objects import Objects, Purpose
 from sinkql.object_store.s3 import SCHEME, S3Credentials
 from sinkql.object_store.store import ObjectStore
@@ -166,7 +166,7 @@ def check_state_path(path: str, connection: str | None, open_store: Callable[[st
     if connection is None:
         try:
             files.make_folder(Path(path))
-            probe = Path(path) / f".try-{uuid.uuid4().hex}"
+            probe = Path(path) / f".try-{new_id()}"
             files.write_atomic(probe, b"")
             probe.unlink()
         except OSError as error:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Protocol, TypeVar
 
 from sinkql import ast, logical
@@ -20,6 +19,7 @@ from sinkql.connector_api.options import bind
 from sinkql.connector_api.registry import Registry
 from sinkql.errors import Notice, SinkqlError, Span, UnfitNameError
 from sinkql.lowering.materialized_view import check_index
+from sinkql.machine import clock
 from sinkql.planner import Planned, plan, plan_change
 from sinkql.planner import plan_drop as plan_dropping
 from sinkql.planner.edit.alter import find_published, plan_alter
@@ -93,7 +93,7 @@ def plan_statement(statement: ast.Statement, catalog: StatementCatalog) -> opera
             return _plan_subscribe(statement, catalog)
         case ast.Insert() | ast.Update() | ast.Delete():
             return operations.ChangeRows(
-                statement, plan_change(statement, catalog.plans, datetime.now(UTC).replace(tzinfo=None))
+                statement, plan_change(statement, catalog.plans, clock.now().replace(tzinfo=None))
             )
         case ast.ValidateConnection():
             return operations.CheckConnection(statement, *validation(statement, catalog.plans, catalog.registry))

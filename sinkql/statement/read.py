@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from functools import cache
 
 from sinkql import ast
@@ -16,6 +15,7 @@ from sinkql.catalog.system.query import select
 from sinkql.catalog.system.show import LISTINGS, check_variable, checked_query, conditions_of
 from sinkql.catalog.system.system_names import System, over_system
 from sinkql.lowering.explain import explained
+from sinkql.machine import clock
 from sinkql.planner.query.plan import plan_one_shot
 from sinkql.planner.scope import Scope
 from sinkql.planner.syntax.file_query import NamedFile, may_name_files, named_files
@@ -47,7 +47,7 @@ def _check_connections(files: Iterable[NamedFile], scope: Scope) -> None:
 
 
 def _check_query(query: ast.Query, plans: MemoryCatalog) -> None:
-    now = datetime.now(UTC).replace(tzinfo=None)
+    now = clock.now().replace(tzinfo=None)
     match over_system(query, plans):
         case System.NONE:
             plan_one_shot(query, plans, now)

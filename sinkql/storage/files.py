@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import secrets
 import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator
@@ -17,6 +16,8 @@ from contextlib import contextmanager, suppress
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import BinaryIO
+
+from sinkql.machine.randomness import new_bytes
 
 _PRIVATE = 0o600
 _THREADS = 8
@@ -185,7 +186,7 @@ def _syncfs() -> Callable[[int], int] | None:
 
 
 def _temporary_path(path: Path) -> Path:
-    return path.with_name(f".{path.name[:200]}.{secrets.token_hex(8)}")
+    return path.with_name(f".{path.name[:200]}.{new_bytes(8).hex()}")
 
 
 def _write_temporary(path: Path, data: bytes | BinaryIO, *, sync: bool, mode: int | None) -> Path:

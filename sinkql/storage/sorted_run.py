@@ -9,7 +9,6 @@ no manifest references are swept.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sinkql.machine import clock
 from sinkql.storage import failpoint
 
 Column = NDArray[Any]
@@ -186,7 +186,7 @@ def sweep(
         file_epoch = epoch_of(path.name)
         if file_epoch is None or file_epoch > epoch or path in live:
             continue
-        if age and time.time() - path.stat().st_mtime < age:
+        if age and clock.time() - path.stat().st_mtime < age:
             continue
         failpoint.point("sweep")
         path.unlink(missing_ok=True)

@@ -18,9 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
 import sqlite3
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -28,6 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sinkql.errors import SinkqlError, disk_full
+from sinkql.machine import clock
+from sinkql.machine.randomness import new_bytes
 from sinkql.storage import failpoint
 from sinkql.table.row import Codec, Row
 
@@ -96,7 +96,7 @@ def create(path: Path) -> None:
         with _open(path) as connection:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.executescript(_SCHEMA)
-            connection.execute("INSERT INTO statement VALUES (0, 0, 0, ?, 0, 0)", (secrets.token_hex(_DIGITS // 2),))
+            connection.execute("INSERT INTO statement VALUES (0, 0, 0, ?, 0, 0)", (new_bytes(_DIGITS // 2).hex(),))
             connection.execute(f"PRAGMA application_id = {APPLICATION}")
             connection.execute(f"PRAGMA user_version = {VERSION}")
     except BaseException:
@@ -394,7 +394,7 @@ def _write_statement(
     ).fetchone()
     size = before + sum(len(data) for _, data, _ in changes)
     digest = _digest(newest.digest, changes)
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = clock.time_ms()
     last = newest.change + len(changes)
     connection.execute(
         "INSERT INTO main.statement VALUES (?, ?, ?, ?, ?, ?)",

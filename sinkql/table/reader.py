@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import pyarrow as pa
 from sinkql import physical
 from sinkql.connector_api.stream import Context, Limit, Measure, Offsets, ReadCounts, Reader, Size, Split
 from sinkql.errors import SinkqlError
+from sinkql.machine import clock
 from sinkql.table.file import OtherLogError, Point, TableFile, table_path
 from sinkql.table.row import Codec, NarrowError
 
@@ -139,7 +139,7 @@ class TableReader(Reader):
     def lag(self, offsets: Offsets) -> float:
         """Return the age of the oldest unread statement, in seconds."""
         since = self.file.waiting_since(offsets["change"])
-        return 0.0 if since is None else max(0.0, time.time() - since)
+        return 0.0 if since is None else max(0.0, clock.time() - since)
 
 
 def _point(offsets: Offsets) -> Point:

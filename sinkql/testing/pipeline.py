@@ -18,6 +18,7 @@ from sinkql.errors import Notice, SinkqlError
 from sinkql.evaluate import NotEvaluableError, function_of
 from sinkql.logical.type import Type
 from sinkql.lowering.job import lower, lower_relation, lower_view
+from sinkql.machine import clock
 from sinkql.parser import parse
 from sinkql.planner.edit.dml import Target as TableTarget
 from sinkql.planner.edit.dml import plan_insert
@@ -25,7 +26,7 @@ from sinkql.planner.item.table import unique_keys
 from sinkql.planner.name import as_name, find, short_name, with_article
 from sinkql.printer.clause import name as print_name
 from sinkql.program import compile_text
-from sinkql.runtime.batch.clock import machine_ms, with_clock
+from sinkql.runtime.batch.clock import with_clock
 from sinkql.script.split import read_script, script_files
 from sinkql.script.variable import substitute
 from sinkql.session.deploy.script_catalog import Script, read_scripts
@@ -209,7 +210,7 @@ class Pipeline:
             return
         for source in self._sources.values():
             source.end_batch()
-        now = machine_ms() if self._time is None else self._time
+        now = clock.time_ms() if self._time is None else self._time
         self._times.append(max([now, *self._times[-1:]]))
 
     def _processed_target(self, full_name: str) -> Target:

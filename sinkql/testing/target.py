@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,6 +23,7 @@ from sinkql.connector_api.stream import (
     claim_checkpoint,
 )
 from sinkql.connector_api.types import python_values
+from sinkql.machine.randomness import new_id
 from sinkql.runtime.batch.clock import CLOCK
 from sinkql.runtime.batch.control import CommitLog
 from sinkql.runtime.batch.loop import BatchLoop
@@ -75,7 +75,7 @@ class MemoryWriter(Writer):
 
     def claim(self, request: ClaimRequest) -> Checkpoint:
         """Create the first checkpoint."""
-        self._checkpoint = claim_checkpoint(self._checkpoint, request, sink=self.sink, claim=uuid.uuid4().hex)
+        self._checkpoint = claim_checkpoint(self._checkpoint, request, sink=self.sink, claim=new_id())
         return self._checkpoint
 
     def refresh(self) -> Checkpoint:
@@ -86,7 +86,7 @@ class MemoryWriter(Writer):
     def begin(self, *, bucketing: str, buckets: int, cleared: bool = False) -> WriteTask:
         """Return a task that collects rows by key or in any order. Sources of a test are never cleared."""
         keyed = self.write.mode == "upsert"
-        return CollectRows(uuid.uuid4().hex, buckets if keyed else None, self.write.key)
+        return CollectRows(new_id(), buckets if keyed else None, self.write.key)
 
     def commit(self, task: WriteTask, results: Sequence[WriteResult], checkpoint: Checkpoint) -> Committed:
         """Commit the batch atomically."""

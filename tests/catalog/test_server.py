@@ -28,6 +28,7 @@ from sinkql.catalog.system import LAYOUT
 from sinkql.cli.context import names_of
 from sinkql.cli.main import run_command as run
 from sinkql.errors import LateError, SinkqlError
+from sinkql.machine import clock
 from sinkql.session import Session
 from sinkql.session.doctor import checks
 from sinkql.session.sink.process import SinkProcess
@@ -356,7 +357,7 @@ def test_leases_go_by_the_servers_clock(
 
 def test_clock_is_that_of_the_server(url: ServerUrl, monkeypatch: pytest.MonkeyPatch) -> None:
     now = time.time()
-    monkeypatch.setattr(time, "time", lambda: 0.0)
+    monkeypatch.setattr(clock, "time", lambda: 0.0)
     control = Control(open_server(url, LAYOUT))
     control.set_desired("s", "running")
     control.acquire("s", owner="a", takeover=False)

@@ -162,7 +162,7 @@ def test_lines_tell_now_and_then_how_far_a_first_snapshot_is(
 ) -> None:
     face = LiveProgress(Output("text"), lambda sink: [])
     clock = iter((0.0, 1.0, 12.0, 13.0))
-    monkeypatch.setattr("sinkql.cli.progress.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("sinkql.machine.clock.monotonic", lambda: next(clock))
     for rows in (100, 200, 300):
         face(SinkSnapshotting(_SINK, FirstSnapshot(rows, 1000, rows // 100, 10, seconds_left=90.0)))
     face(SinkSnapshotting(_SINK, FirstSnapshot(1000, 1000, 10, 10, done=True)))

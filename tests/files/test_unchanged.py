@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from files.test_files_reader import _ALL, _lines, _put, _reader
 from sinkql.connector_api.stream import Offsets
-from sinkql.connectors.files import discovery, local_listing
+from sinkql.connectors.files import local_listing
 from sinkql.connectors.files.local_listing import Folder
 from sinkql.connectors.files.reader import FilesReader
 from sinkql.errors import SinkqlError
+from sinkql.machine import clock
 
 
 @pytest.fixture
@@ -36,8 +35,7 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 def _at_second(second: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fix the time since the machine started at which folders are checked."""
-    clock = SimpleNamespace(time_ns=time.time_ns, monotonic_ns=lambda: second * 1_000_000_000)
-    monkeypatch.setattr(discovery, "time", clock)
+    monkeypatch.setattr(clock, "monotonic_ns", lambda: second * 1_000_000_000)
 
 
 def _next_tick(folder: Path) -> None:

@@ -74,7 +74,7 @@ def test_changelog_has_diff_and_a_time_that_only_grows(any_lake: Lake, name: str
 def test_changelog_time_never_goes_back(lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = Sink(lake, name, changelog=True)
     sink.start()
-    monkeypatch.setattr("sinkql.connectors.iceberg.write.append.time.time", lambda: 1000.0)
+    monkeypatch.setattr("sinkql.machine.clock.time_ns", lambda: 1000 * 10**9)
     for each in range(3):
         sink.put((each, "a"))
     assert [row[0] for row in lake.rows(name, ("_mz_timestamp",))] == [1_000_000, 1_000_001, 1_000_002]
@@ -83,8 +83,8 @@ def test_changelog_time_never_goes_back(lake: Lake, name: str, monkeypatch: pyte
 def test_changelog_time_survives_a_restart_on_a_slow_clock(
     lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for seconds in (2000.0, 1000.0):
-        monkeypatch.setattr("sinkql.connectors.iceberg.write.append.time.time", lambda now=seconds: now)
+    for seconds in (2000, 1000):
+        monkeypatch.setattr("sinkql.machine.clock.time_ns", lambda now=seconds * 10**9: now)
         sink = Sink(lake, name, changelog=True)
         sink.start()
         sink.put((1, "a"))

@@ -202,7 +202,7 @@ def test_rolled_back_snapshots_take_no_live_file_with_them(lake: Lake, name: str
 def test_runs_that_nothing_reaches_are_swept(lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = Sink(lake, name, upsert=True, options=KEEP_5)
     sink.start()
-    monkeypatch.setattr("sinkql.storage.sorted_run.time.time", lambda: 4_000_000_000.0)
+    monkeypatch.setattr("sinkql.machine.clock.time", lambda: 4_000_000_000.0)
     run(sink, range(40), upsert=True)
     index = Path(lake.folder / "state" / sink.id / "index")
     assert len(list(index.iterdir())) < 60

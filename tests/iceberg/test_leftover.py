@@ -13,6 +13,7 @@ import pytest
 
 from sinkql.connector_api.stream import StaleFilesError
 from sinkql.connectors.iceberg.commit import maintenance
+from sinkql.machine import clock
 from sinkql.storage import failpoint
 from support import strangers
 from support.eager import compact_eagerly
@@ -130,7 +131,7 @@ def test_young_file_goes_once_it_is_old(lake: Lake, name: str, monkeypatch: pyte
     older(left)
     due = time.monotonic() + maintenance._EVERY
     for later, gone in ((-60, False), (60, True)):
-        monkeypatch.setattr(time, "monotonic", lambda now=due + later: now)
+        monkeypatch.setattr(clock, "monotonic", lambda now=due + later: now)
         sink.put((2, "a"))
         sink.writer.maintenance.maintain()
         assert (left & on_disk(lake, name) == set()) is gone

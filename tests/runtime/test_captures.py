@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 
 from sinkql import physical
 from sinkql.connector_api.cdc import CapturedSource, LogRetention
+from sinkql.machine import clock
 from sinkql.runtime.process import capture_processes as module
 from sinkql.runtime.process.capture_processes import CaptureAssignment
 
@@ -40,7 +40,7 @@ class _Captures:
     def waits(self, monkeypatch: pytest.MonkeyPatch, times: int) -> list[float]:
         """Return the seconds between each death and the next start."""
         monkeypatch.setattr(module, "_fork", self.forked)
-        monkeypatch.setattr(time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(clock, "monotonic", lambda: self.now)
         running: dict[str, Any] = {}
         while len(self.begun) <= times:
             self.now += 0.25

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from sinkql.shell.screen.screen import clock
+from sinkql.shell.screen.screen import stopwatch
 from support.patience import PATIENCE_S
 
 
@@ -17,7 +17,7 @@ def test_the_clock_comes_while_it_lasts_and_leaves_nothing() -> None:
         if len(written) == 2:
             twice.set()
 
-    with clock(write, "running", after=0.01):
+    with stopwatch(write, "running", after=0.01):
         assert twice.wait(PATIENCE_S)
     assert all(text.startswith("\r\x1b[Krunning ") for text in written[:-1])
     assert written[-1] == "\r\x1b[K"
@@ -25,6 +25,6 @@ def test_the_clock_comes_while_it_lasts_and_leaves_nothing() -> None:
 
 def test_a_quick_statement_shows_no_clock() -> None:
     written: list[str] = []
-    with clock(written.append, "running", after=60):
+    with stopwatch(written.append, "running", after=60):
         pass
     assert written == []

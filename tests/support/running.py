@@ -20,7 +20,8 @@ from sinkql.connector_api.registry import Registry
 from sinkql.connector_api.stream import Compacted, Context, JobOffsets, Writer
 from sinkql.errors import SinkqlError
 from sinkql.logical.type import BIGINT
-from sinkql.runtime.batch.clock import machine_ms, with_clock
+from sinkql.machine import clock
+from sinkql.runtime.batch.clock import with_clock
 from sinkql.runtime.batch.control import CommitLog, Desired, Status
 from sinkql.runtime.batch.dead_letter import open_dead_letter_table
 from sinkql.runtime.batch.engine import Engine
@@ -173,7 +174,7 @@ def loop_of(
     control: CommitLog | None = None,
     writer: Writer | None = None,
     progress: Progress = silent,
-    now_ms: Callable[[], int] = machine_ms,
+    now_ms: Callable[[], int] = clock.time_ms,
     since_ms: int = 0,
 ) -> BatchLoop:
     """Return the batch loop of a job with its connectors, not started; by default without Spark and in memory."""

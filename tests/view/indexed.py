@@ -5,7 +5,6 @@ Each commit is compared with DuckDB's answer over the sources at the offsets of 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from unittest.mock import patch
 
 from sinkql import physical
 from sinkql.lowering.job import lower
+from sinkql.machine import clock
 from sinkql.runtime.batch import full_refresh
 from sinkql.session import Session
 from view.histories import Rows, contents
@@ -103,7 +103,7 @@ class IndexHistory(TickHistory):
     def turn(self, name: str, *, failing: bool) -> None:
         """Run a job. If it waits for an index that its view has not built yet, leave it for a later turn."""
         try:
-            with patch.object(full_refresh, "time", SimpleNamespace(sleep=_wait, time_ns=time.time_ns)):
+            with patch.object(full_refresh, "clock", SimpleNamespace(sleep=_wait, time_ms=clock.time_ms)):
                 super().turn(name, failing=failing)
         except (AssertionError, _WaitingError) as error:
             waits = isinstance(error, _WaitingError) or "does not get on" in str(error)

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from sinkql.catalog.coordination.process import Process, now, this_process
 from sinkql.catalog.store import Connection, Store
+from sinkql.machine import clock
 
 _KEPT_DONE = 1000
 _LONGEST = timedelta(minutes=10)
@@ -33,7 +34,7 @@ class Intent:
         """Return whether the process has ended; a process that cannot be observed has ended after ten minutes."""
         if self.process.is_observable(elsewhere=elsewhere):
             return self.process.has_ended(elsewhere=elsewhere)
-        return datetime.now(UTC) - datetime.fromisoformat(self.started_at) > _LONGEST
+        return clock.now() - datetime.fromisoformat(self.started_at) > _LONGEST
 
 
 class IntentLog:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import socket
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
+
+from sinkql.machine import clock
 
 
 def now() -> str:
     """Return the current time in UTC as text that sorts by time and that SQLite's date functions accept."""
-    return datetime.now(UTC).isoformat(sep=" ", timespec="microseconds")
+    return clock.now().isoformat(sep=" ", timespec="microseconds")
 
 
 @dataclass(frozen=True, slots=True)

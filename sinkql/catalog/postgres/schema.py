@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
-
 from sinkql.catalog.address import ServerUrl
 from sinkql.catalog.postgres.connection import Connection as ServerConnection
 from sinkql.catalog.postgres.failure import foreign
@@ -11,6 +9,7 @@ from sinkql.catalog.sqlite.connection import Connection as FileConnection
 from sinkql.catalog.sqlite.schema import NAMES, TABLES, Layout
 from sinkql.catalog.store import Connection
 from sinkql.errors import SinkqlError
+from sinkql.machine.randomness import new_uuid
 
 _VERSION = "catalog_version"
 """The table whose only row is the version of the tables; it identifies SinkQL's schema."""
@@ -58,7 +57,7 @@ def _create(connection: Connection, url: ServerUrl, layout: Layout) -> None:
         connection.execute(table)
     connection.execute(f"CREATE TABLE {_VERSION} (version INTEGER NOT NULL)")
     connection.insert(_VERSION, {"version": layout.version})
-    identity = {"catalog_id": str(uuid.uuid4()), "generation": 0, "detailed_for": layout.digest}
+    identity = {"catalog_id": new_uuid(), "generation": 0, "detailed_for": layout.digest}
     connection.insert("identity", identity)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections import namedtuple
 from collections.abc import Callable
 from functools import lru_cache
@@ -12,6 +11,7 @@ from typing import Any
 
 from sinkql.catalog import store
 from sinkql.catalog.store import Row
+from sinkql.machine import clock
 
 BUSY_SECONDS = 30.0
 
@@ -41,7 +41,7 @@ class Connection(sqlite3.Connection, store.Connection):
 
     def clock(self) -> float:
         """Return this machine's time: all users of the file are on it."""
-        return time.time()
+        return clock.time()
 
     def last_number(self, table: str) -> int:
         """Return the highest number that a row of a table ever had; 0 if it never had rows."""

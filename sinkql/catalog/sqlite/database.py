@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 
 from sinkql.catalog.address import Address
@@ -16,6 +14,7 @@ from sinkql.catalog.sqlite.connection import BUSY_SECONDS, Connection
 from sinkql.catalog.sqlite.private_file import check_ours, coded, create_private, locked, make_private
 from sinkql.catalog.sqlite.schema import Layout
 from sinkql.errors import SinkqlError
+from sinkql.machine import clock
 
 _MOST_IDLE = 5  # idle connections
 
@@ -141,7 +140,7 @@ class Database:
             if version == layout.version and layout.current(connection):
                 return
         if 0 < version < layout.version:
-            moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
+            moment = clock.now().strftime("%Y%m%dT%H%M%S%fZ")
             back_up(self.path, self.path.with_name(f"{self.path.name}.v{version}-{moment}.backup"))
         with self.write() as connection:
             # Another process may have upgraded it since the check.
@@ -220,7 +219,7 @@ def _use_wal(path: Path) -> None:
     plain = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
     try:
         check_ours(plain, path)
-        until = time.monotonic() + BUSY_SECONDS
+        until = clock.monotonic() + BUSY_SECONDS
         while plain.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
             # Wait for the write lock, because changing the mode fails immediately while it is held.
             plain.execute("BEGIN IMMEDIATE")
@@ -228,7 +227,7 @@ def _use_wal(path: Path) -> None:
             try:
                 plain.execute("PRAGMA journal_mode = WAL")
             except sqlite3.OperationalError as error:  # another writer was faster
-                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or clock.monotonic() > until:
                     raise
     finally:
         plain.close()

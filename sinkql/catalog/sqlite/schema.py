@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from pathlib import Path
 from sinkql.catalog import store
 from sinkql.catalog.sqlite.connection import Connection
 from sinkql.errors import SinkqlError
+from sinkql.machine.randomness import new_uuid
 
 TABLES = (
     # One row: the catalog's id, to which secrets are bound; a number that every change of items or settings increases,
@@ -288,7 +288,7 @@ class Layout:
         for table in TABLES:
             connection.execute(table)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        identity = {"catalog_id": str(uuid.uuid4()), "generation": 0, "detailed_for": self.digest}
+        identity = {"catalog_id": new_uuid(), "generation": 0, "detailed_for": self.digest}
         connection.insert("identity", identity)
 
 

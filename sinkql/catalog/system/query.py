@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from datetime import UTC, datetime
 
 from sqlglot import exp
 
@@ -15,6 +14,7 @@ from sinkql.catalog.system.resolve import VIEWS, resolve, without_postgres
 from sinkql.catalog.system.to_sqlite import lower
 from sinkql.catalog.system.view import Table
 from sinkql.errors import NoFormError, SinkqlError, Span, too_deep
+from sinkql.machine import clock
 from sinkql.planner.name import DATABASE, SCHEMA
 from sinkql.planner.syntax.sqlglot_tree import parse
 
@@ -62,7 +62,7 @@ def _selected(query: ast.Query, database: Store, current: _Current) -> Table:
     while isinstance(tree, exp.Subquery) and [name for name, part in tree.args.items() if part] == ["this"]:
         tree = tree.this  # a query in parentheses
     tree = resolve(without_postgres(tree), syntax)
-    functions, types = lower(tree, syntax, VIEWS, datetime.now(UTC).replace(tzinfo=None))
+    functions, types = lower(tree, syntax, VIEWS, clock.now().replace(tzinfo=None))
     sql = tree.sql("sqlite", identify=True)
     with database.views() as connection:
         register(connection, database=current[0], path=current[1])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import time
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -12,6 +11,7 @@ import msgspec
 from sinkql.connectors.files.content import ChangedError, SeenFile, changed, listed, seen_file
 from sinkql.connectors.files.local_listing import Folder, VisitedFolders
 from sinkql.errors import GoneError
+from sinkql.machine import clock
 
 _SETTLE_NS = 1_000_000_000
 _LISTED_NS = 60_000_000_000
@@ -62,11 +62,11 @@ class Watch:
             self._renamed, self._by_inode, self._indexed = {}, {}, 0
         self._bytes_left = _COMPARED_BYTES
         quiet, self._quiet = self._quiet, None
-        recent = time.monotonic_ns() < self._listed_at + _LISTED_NS
+        recent = clock.monotonic_ns() < self._listed_at + _LISTED_NS
         if self._recheck() and quiet is not None and recent and quiet.is_unchanged():
             self._quiet = quiet
             return []
-        recent_files, self._recent, self._listed_at = self._recent, {}, time.monotonic_ns()
+        recent_files, self._recent, self._listed_at = self._recent, {}, clock.monotonic_ns()
         files, waiting, visited = [], False, VisitedFolders()
         for name, inode in self.folder.names(self._inodes, visited):
             status = self.folder.status(name)
@@ -169,9 +169,9 @@ class Watch:
         If the time of a file lies ahead, its state must stay the same for that long: it may have the time of another
         machine, and a clock may be set back.
         """
-        if file.mtime_ns < time.time_ns() - _SETTLE_NS:
+        if file.mtime_ns < clock.time_ns() - _SETTLE_NS:
             return True
-        now = time.monotonic_ns()
+        now = clock.monotonic_ns()
         before, since = recent_files.get(file.name, (file, now))
         if before != file:
             since = now

@@ -12,7 +12,6 @@ import fnmatch
 import os
 import re
 import stat
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from sinkql.connectors.files.content import SeenFile, UnreadableError, open_file, seen_file, unreadable
+from sinkql.machine import clock
 
 _KINDS = {
     stat.S_IFIFO: "a named pipe",
@@ -189,7 +189,7 @@ class VisitedFolders:
     """The folders of one listing, with their stamps from just before they were listed."""
 
     def __init__(self) -> None:
-        self._began = time.time_ns()
+        self._began = clock.time_ns()
         self._folders: dict[str, Stamp] = {}
         self._linked = False
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import fnmatch
 import io
 import re
-import time
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -23,6 +22,7 @@ import xxhash
 
 from sinkql.connectors.files.content import SeenFile, SoughtStream, changed
 from sinkql.errors import GoneError, SinkqlError
+from sinkql.machine import clock
 from sinkql.object_store.s3 import SCHEME, S3Credentials, code_of, no_s3, s3_client, s3_failure
 from sinkql.object_store.store import ObjectStore
 
@@ -211,7 +211,7 @@ class BucketWatch:
             if len(files) == count:
                 same.add(page)
         self._same_pages = same
-        self._waiting, self._at = {file.name: file.mtime_ns for file in files}, time.monotonic()
+        self._waiting, self._at = {file.name: file.mtime_ns for file in files}, clock.monotonic()
         return sorted(files, key=lambda file: file.name)
 
     def renamed(self) -> Sequence[tuple[SeenFile, str]]:
@@ -224,7 +224,7 @@ class BucketWatch:
 
     def oldest(self, seen: Mapping[str, SeenFile]) -> float | None:
         """Return the modification time of the oldest unread object, by a listing within the last minute."""
-        if time.monotonic() - self._at >= _FRESH_S:
+        if clock.monotonic() - self._at >= _FRESH_S:
             self.new(seen, settled=False)
         times = [mtime for name, mtime in self._waiting.items() if name not in seen]
         self.unread = len(times)

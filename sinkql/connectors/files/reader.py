@@ -9,7 +9,6 @@ digests become rows.
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,6 +42,7 @@ from sinkql.connectors.files.options import PlannedFiles, planned_files
 from sinkql.connectors.files.processed_files import ProcessedFilesLog
 from sinkql.connectors.files.split_rows import SplitRows
 from sinkql.errors import GoneError
+from sinkql.machine import clock
 
 _MOST_FILES = 10_000  # each task of a batch holds a list of them
 
@@ -196,7 +196,7 @@ class FilesReader(Reader, FileBackedReader):
     def lag(self, offsets: Offsets) -> float:
         """Return the age in seconds of the oldest file that was not read to its end, by its modification time."""
         oldest = self.watch.oldest(self.measured_log.seen(offsets["log"]))
-        return max(0.0, time.time() - oldest) if oldest is not None else 0.0
+        return max(0.0, clock.time() - oldest) if oldest is not None else 0.0
 
     # --- rows --------------------------------------------------------------------------------------------------------
 

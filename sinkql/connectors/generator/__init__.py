@@ -15,7 +15,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from sinkql import ast, logical, physical
@@ -30,6 +29,7 @@ from sinkql.connector_api.planning import (
 from sinkql.connector_api.stream import Context, Offsets, Reader
 from sinkql.connectors.generator import options, plan
 from sinkql.connectors.generator.options import CounterOptions, KeyValueOptions, TickOptions, TpchOptions
+from sinkql.machine import clock
 
 First = Callable[[Offsets, int], Offsets]
 
@@ -51,7 +51,7 @@ def _first_of_sparse(start: Offsets, rows: int) -> Offsets:
 
 def _begin(statement: ast.CreateSource, planning: PlanningContext, access: OutsideAccess) -> logical.Facts:
     """Return the time of the source's creation: all readers of its tables see the same times."""
-    return {"since": time.time_ns() // 1_000_000}
+    return {"since": clock.time_ms()}
 
 
 def _kind(name: str, planned: PlanSource, options: type, about: str, first: First = _first) -> SourceKind:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,7 @@ from sinkql.connectors.generator.counter import Clock, Counter
 from sinkql.connectors.generator.key_value import KeyValue
 from sinkql.connectors.generator.table import Pace, PlannedTicks, PlannedTpch, Table, Window
 from sinkql.errors import EndlessError
+from sinkql.machine import clock
 
 _BATCH_ROWS = 1 << 16
 _BATCH_BYTES = 1 << 25
@@ -131,7 +131,7 @@ class GeneratorReader(Reader):
 
 
 def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+    return clock.time_ms()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -20,6 +19,7 @@ from sinkql import logical
 from sinkql.connector_api.planning import OutsideAccess
 from sinkql.connectors.kafka.client import Client, ConnectionErrors, call_outside_handler, is_lost, mark_lost
 from sinkql.errors import SinkqlError, nearest
+from sinkql.machine import clock
 
 T = TypeVar("T")
 _PATIENCE_S = 15.0
@@ -68,7 +68,7 @@ class Admin:
     client: Client
     errors: ConnectionErrors = field(default_factory=ConnectionErrors)
     _kafka: Any = None
-    _created_at: float = field(default_factory=time.monotonic)
+    _created_at: float = field(default_factory=clock.monotonic)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def __post_init__(self) -> None:
@@ -89,7 +89,7 @@ class Admin:
             if self._kafka is lost:
                 errors = ConnectionErrors(answered=self.errors.answered)
                 self._kafka, self.errors = self._open(errors), errors
-                self._created_at = time.monotonic()
+                self._created_at = clock.monotonic()
 
     def check(self) -> None:
         """Raise SQ427x if no broker answers, or if the brokers reject the user."""
@@ -102,10 +102,10 @@ class Admin:
 
     def topic(self, name: str) -> Topic | None:
         """Return a topic; None if it does not exist. The brokers learn of a new topic one after another."""
-        began = time.monotonic()
+        began = clock.monotonic()
         while True:
             topic = self._describe(name)
-            if topic is not None or name not in self.topics() or time.monotonic() - began > _PATIENCE_S:
+            if topic is not None or name not in self.topics() or clock.monotonic() - began > _PATIENCE_S:
                 return topic
             self._kafka.poll(_STEP_S)
 
@@ -173,7 +173,7 @@ class Admin:
                     raise
 
         self._retry(ask)
-        began = time.monotonic()
+        began = clock.monotonic()
         while True:  # some brokers learn of it a little later
             topic = self.topic(name)
             if topic is not None:
@@ -243,13 +243,13 @@ class Admin:
 
     def _wait(self, future: Future[T], began: float) -> T:
         """Wait for an answer while the brokers may be reachable. Raise KafkaException or SQ427x."""
-        until = time.monotonic() + _REQUEST_S + _STEP_S  # the client may wait longer than the request's timeout
+        until = clock.monotonic() + _REQUEST_S + _STEP_S  # the client may wait longer than the request's timeout
         while True:
             try:
                 return future.result(_STEP_S)
             except FutureTimeoutError:
                 self._check_down(began)
-            if time.monotonic() > until:
+            if clock.monotonic() > until:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
     def _retry(self, ask: Callable[[float], T]) -> T:
@@ -273,7 +273,7 @@ class Admin:
 
     def _ask(self, ask: Callable[[float], T]) -> T:
         self._poll_all()
-        began = time.monotonic()
+        began = clock.monotonic()
         while True:
             moved: tuple[Any, ...] = ()
             try:
@@ -291,7 +291,7 @@ class Admin:
                 raise self.client.failure(failure, self.errors)
             if not self._refresh_metadata():  # outside the exception handler: see `call_outside_handler`
                 self._check_down(began)
-            elif time.monotonic() - began > _PATIENCE_S:
+            elif clock.monotonic() - began > _PATIENCE_S:
                 raise self.client.leaderless(*moved) if moved else self.client.unreachable()
 
     def _refresh_metadata(self) -> bool:
@@ -317,7 +317,7 @@ class Admin:
         """
         self._kafka.poll(0.05)
         self._poll_all()
-        waited = time.monotonic() - began
+        waited = clock.monotonic() - began
         since = 0.0 if waited > _RECONNECT_S else began
         if self.errors.text_of("_ALL_BROKERS_DOWN", since=since) is not None:
             error = self.client.connection_error(self.errors)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import sys
-import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +18,7 @@ from sinkql.connector_api.planning import OutsideAccess
 from sinkql.connectors.kafka.options import KafkaConnection
 from sinkql.connectors.kafka.ssh_proxy import Route, Routes, Tls, proxy_of
 from sinkql.errors import SinkqlError
+from sinkql.machine import clock
 
 T = TypeVar("T")
 _REACH_S = 5.0
@@ -245,7 +245,7 @@ class ConnectionErrors:
 
     def __call__(self, error: Any) -> None:
         """Record an error of the library."""
-        self.last.append((time.monotonic(), error.name(), error.str()))
+        self.last.append((clock.monotonic(), error.name(), error.str()))
 
     def clear(self) -> None:
         """Discard all errors after an answer."""
@@ -275,7 +275,7 @@ _LOST: dict[Client, float] = {}
 
 def mark_lost(client: Client) -> None:
     """Record that brokers did not answer a client of a connection: its other clients may be lost, too."""
-    _LOST[client] = time.monotonic()
+    _LOST[client] = clock.monotonic()
 
 
 def is_lost(client: Client, created_at: float) -> bool:

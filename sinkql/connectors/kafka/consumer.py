@@ -6,7 +6,6 @@ import gc
 import hashlib
 import os
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from sinkql.connectors.kafka.admin import admin_of
 from sinkql.connectors.kafka.client import Client, ConnectionErrors, is_lost, mark_lost
 from sinkql.errors import GoneError, SinkqlError
+from sinkql.machine import clock
 
 _MOST_IDLE = 32
 _FIRST_MESSAGES = 1024
@@ -70,7 +70,7 @@ class AssignedConsumer:
     wanted: Range
     consumer: Any
     errors: ConnectionErrors
-    created_at: float = field(default_factory=time.monotonic)
+    created_at: float = field(default_factory=clock.monotonic)
 
     @classmethod
     def create(cls, client: Client, wanted: Range) -> AssignedConsumer:
@@ -83,7 +83,7 @@ class AssignedConsumer:
         self.consumer, self.errors = _consumer(
             self.client, self.wanted.group, **({} if self.wanted.committed else _UNCOMMITTED)
         )
-        self.created_at = time.monotonic()
+        self.created_at = clock.monotonic()
         self.assign(at)
         lost.close()
 
@@ -152,7 +152,7 @@ def messages(client: Client, wanted: Range) -> Iterator[list[Any]]:
 
 def _fetch(assigned: AssignedConsumer) -> Iterator[list[Any]]:
     client, wanted, replaced = assigned.client, assigned.wanted, False
-    at, moved_at, most = wanted.begin, time.monotonic(), _FIRST_MESSAGES
+    at, moved_at, most = wanted.begin, clock.monotonic(), _FIRST_MESSAGES
     while at < wanted.end:
         before, unknown = at, None
         with _no_garbage_collection():
@@ -167,8 +167,8 @@ def _fetch(assigned: AssignedConsumer) -> Iterator[list[Any]]:
                 received.clear()
             batch.clear()
         if at > before:
-            moved_at, replaced = time.monotonic(), False
-        elif (still := time.monotonic() - moved_at) > _STILL_S:
+            moved_at, replaced = clock.monotonic(), False
+        elif (still := clock.monotonic() - moved_at) > _STILL_S:
             _check(client, wanted, at)
             if still > _PATIENCE_S:
                 raise client.connection_error(assigned.errors) or client.unreachable()
@@ -178,9 +178,9 @@ def _fetch(assigned: AssignedConsumer) -> Iterator[list[Any]]:
                 assigned.replace(at)
         if unknown is not None:  # after a deletion of other messages, brokers briefly reject offsets that exist
             _check(client, wanted, at)
-            if time.monotonic() - moved_at > _STILL_S:
+            if clock.monotonic() - moved_at > _STILL_S:
                 raise client.failure(unknown, assigned.errors)
-            time.sleep(_STEP_S)
+            clock.sleep(_STEP_S)
             assigned.assign(at)
 
 
@@ -212,8 +212,8 @@ def written_at(client: Client, topic: str, partition: int, offset: int) -> float
     consumer, _ = _consumer(client, "sinkql", **_UNCOMMITTED)
     try:
         consumer.assign([TopicPartition(topic, partition, offset)])
-        until = time.monotonic() + _STILL_S
-        while time.monotonic() < until:
+        until = clock.monotonic() + _STILL_S
+        while clock.monotonic() < until:
             for message in consumer.consume(1, _STEP_S):
                 return None if message.error() is not None else message.timestamp()[1] / 1000
         return None

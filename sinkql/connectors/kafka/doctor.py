@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -14,6 +13,7 @@ from sinkql.connectors.kafka.client import Client
 from sinkql.connectors.kafka.consumer import written_at
 from sinkql.connectors.kafka.options import WriteOptions
 from sinkql.errors import SinkqlError
+from sinkql.machine import clock
 
 _DAY_MS = 86_400_000
 _OPEN_S = 60.0
@@ -146,12 +146,12 @@ def _check_position(
         return None
     times = [written_at(client, topic.name, number, max(read.get(number, 0), begins[number])) for number in behind]
     oldest = min((number for number in times if number is not None), default=None)
-    if oldest is None or (time.time() - oldest) * 1000 < retention_ms / 2:
+    if oldest is None or (clock.time() - oldest) * 1000 < retention_ms / 2:
         return None
     return HealthCheck(
         name,
         "warning",
-        f"the next message was written {(time.time() - oldest) / 3600:.1f} hours ago, and Kafka keeps messages for "
+        f"the next message was written {(clock.time() - oldest) / 3600:.1f} hours ago, and Kafka keeps messages for "
         f"{retention_ms / 3_600_000:.1f} hours",
         "Run the sink before Kafka deletes them, or increase retention.ms.",
     )
@@ -163,7 +163,7 @@ def _check_transactions(client: Client, admin: Admin, topic: Topic) -> Iterator[
     for partition, offset in stable.items():
         if offset < ends[partition]:
             at = written_at(client, topic.name, partition, offset)
-            open_s = time.time() - at if at is not None else 0.0
+            open_s = clock.time() - at if at is not None else 0.0
             if open_s > _OPEN_S:
                 yield HealthCheck(
                     f"partition {topic.name}/{partition}",
@@ -175,7 +175,7 @@ def _check_transactions(client: Client, admin: Admin, topic: Topic) -> Iterator[
 
 
 def _check_clock(admin: Admin, topic: Topic) -> Iterator[HealthCheck]:
-    ahead_s = max((at / 1000 for at in admin.newest(topic.name, topic.partitions).values()), default=0) - time.time()
+    ahead_s = max((at / 1000 for at in admin.newest(topic.name, topic.partitions).values()), default=0) - clock.time()
     if ahead_s > _AHEAD_S:
         yield HealthCheck(
             f"clock of topic {topic.name}",

@@ -6,7 +6,6 @@ last messages before its end, under `last`.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from typing import Any, TypeVar
 from sinkql.connector_api.stream import Offsets
 from sinkql.connectors.kafka.client import Client
 from sinkql.connectors.kafka.consumer import Range, last_message
+from sinkql.machine import clock
 
 T = TypeVar("T")
 _VERIFY_S = 10.0
@@ -44,7 +44,7 @@ class LastMessages:
 
     def is_outdated(self) -> bool:
         """Return whether the last messages have to be compared again."""
-        return time.monotonic() - self._verified_at > _VERIFY_S
+        return clock.monotonic() - self._verified_at > _VERIFY_S
 
     def before(self, start: Offsets, ends: Mapping[str, int]) -> dict[str, list[Any]]:
         """Return the fingerprints of the last messages before the ends of partitions, if the last offsets have one."""
@@ -69,7 +69,7 @@ class LastMessages:
         if self.is_outdated():
             self._by_partition.clear()
             self._verified.clear()
-            self._verified_at = time.monotonic()
+            self._verified_at = clock.monotonic()
         last = offsets.get("last", {}).items()
         unverified = {partition: value for partition, value in last if (partition, *value) not in self._verified}
         changed = self.changed({**offsets, "last": unverified}, begin, end)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -23,6 +22,7 @@ from sinkql.connector_api.types import parse_type
 from sinkql.connectors.kafka.connection import KIND
 from sinkql.decode.columns import check_names, check_primary_key, declared
 from sinkql.errors import SinkqlError, Span
+from sinkql.machine import clock
 
 OWNER = "sources from Kafka"
 _HEADERS = parse_type("record(key text,value bytea) list")
@@ -125,7 +125,7 @@ def topic_facts(statement: ast.CreateSource, planning: PlanningContext, access: 
         facts: dict[str, Any] = {}
         if options.start_timestamp is not None:
             at = options.start_timestamp
-            at += time.time_ns() // 1_000_000 if at < 0 else 0
+            at += clock.time_ms() if at < 0 else 0
             starts = admin.at_time(topic.name, topic.partitions, max(at, 0))
             facts["start"] = {str(partition): offset for partition, offset in starts.items()}
     except SinkqlError as error:

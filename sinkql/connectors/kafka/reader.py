@@ -8,7 +8,6 @@ first messages are deleted by then, they count as lost.
 
 from __future__ import annotations
 
-import time
 from base64 import b64decode, b64encode
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -51,6 +50,7 @@ from sinkql.connectors.kafka.decode import Headers, MessageRows, headers_of
 from sinkql.connectors.kafka.last_message import LastMessages
 from sinkql.connectors.kafka.options import ReadOptions
 from sinkql.errors import SinkqlError
+from sinkql.machine import clock
 from sinkql.storage.key_value import KeyValueStore
 
 _SPLIT_ROWS = 1 << 18
@@ -210,7 +210,7 @@ class KafkaReader(Reader, RefreshableReader):
         most offsets have no message.
         """
         cache = self._cache
-        if cache.width_at and time.monotonic() - cache.width_at < _WEIGHED_FOR_S:
+        if cache.width_at and clock.monotonic() - cache.width_at < _WEIGHED_FOR_S:
             return cache.width
         longest = max(end, key=lambda partition: end[partition] - start.get(partition, 0))
         begin, stop = start.get(longest, 0), end[longest]
@@ -221,7 +221,7 @@ class KafkaReader(Reader, RefreshableReader):
                 sample = Range(self.source, self.topic, int(longest), at, min(at + _SAMPLE_ROWS, stop), self.group)
                 size += size_of(self.client, sample)
                 count += sample.end - sample.begin
-        cache.width, cache.width_at = size // max(count, 1), time.monotonic()
+        cache.width, cache.width_at = size // max(count, 1), clock.monotonic()
         return cache.width
 
     def verify(self, offsets: Offsets) -> None:
@@ -297,7 +297,7 @@ class KafkaReader(Reader, RefreshableReader):
 
         After a failure they are not asked for a minute: the batch reports the failure.
         """
-        cache, now = self._cache, time.monotonic()
+        cache, now = self._cache, clock.monotonic()
         if now >= cache.ends_at + _MEASURE_S:
             cache.ends_at = now + _PAUSE_S
             self._ends(offsets)
@@ -307,15 +307,15 @@ class KafkaReader(Reader, RefreshableReader):
     def lag(self, offsets: Offsets) -> float:
         """Return the seconds since the first unread message was noticed; 0 if all were read."""
         read = _total(offsets["partitions"])
-        return next((time.time() - at for at, total in self._cache.ends if total > read), 0.0)
+        return next((clock.time() - at for at, total in self._cache.ends if total > read), 0.0)
 
     def _ends(self, offsets: Offsets) -> Mapping[int, int]:
         """Return the ends of the partitions that were read, and record their total for `measure` and `lag`."""
         ends = self._query(self._admin.ends, map(int, offsets["partitions"]))
         cache, total = self._cache, sum(ends.values())
-        cache.ends_at = time.monotonic()
+        cache.ends_at = clock.monotonic()
         if not cache.ends or cache.ends[-1][1] < total:
-            cache.ends.append((time.time(), total))
+            cache.ends.append((clock.time(), total))
         return ends
 
     def _query(
@@ -336,8 +336,8 @@ class KafkaReader(Reader, RefreshableReader):
     def _topic(self, *, fresh: bool) -> Topic:
         """Return the topic, from the cache unless `fresh` or older than `refresh_s`. Raise SQ3371 without one."""
         cache = self._cache
-        if fresh or cache.topic is None or time.monotonic() - cache.topic_at > self.refresh_s:
-            cache.topic, cache.topic_at = self._admin.topic(self.topic), time.monotonic()
+        if fresh or cache.topic is None or clock.monotonic() - cache.topic_at > self.refresh_s:
+            cache.topic, cache.topic_at = self._admin.topic(self.topic), clock.monotonic()
         if cache.topic is None:
             raise lost_topic_error(self.source, self.topic)
         return cache.topic

@@ -8,7 +8,6 @@ from __future__ import annotations
 import select
 import socket
 import struct
-import time
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +19,7 @@ from pymysql.err import raise_mysql_exception
 from sinkql.connectors.mysql.binlog import FORMAT
 from sinkql.connectors.mysql.connection import Connection, failing, rows
 from sinkql.connectors.mysql.gtid import NumberedTransactions, set_bytes
+from sinkql.machine import clock
 
 BLOCK = 8 << 20
 """Approximate bytes that are decoded together."""
@@ -40,7 +40,7 @@ class BinlogDump:
         self._connection = connection
         self._named = {"name": name, "where": where}
         self._buffer = bytearray()
-        self._heard = time.monotonic()
+        self._heard = clock.monotonic()
         self._summed = False
 
     def begin_mariadb(self, position: str, *, server_id: int) -> None:
@@ -73,14 +73,14 @@ class BinlogDump:
 
     def fill(self, seconds: float, stop: Callable[[], bool] = lambda: False) -> bool:
         """Wait for bytes, read the available ones up to a block, and return whether any arrived."""
-        end, before = time.monotonic() + seconds, len(self._buffer)
+        end, before = clock.monotonic() + seconds, len(self._buffer)
         raw: socket.socket = self._connection._sock
         with failing(**self._named):
             while len(self._buffer) < BLOCK or len(self._buffer) == before:
                 has_bytes = len(self._buffer) > before
-                wait = _PAUSE_S if has_bytes else max(0.0, end - time.monotonic())
+                wait = _PAUSE_S if has_bytes else max(0.0, end - clock.monotonic())
                 if not wait_readable(raw, wait):
-                    if has_bytes or time.monotonic() >= end or stop():
+                    if has_bytes or clock.monotonic() >= end or stop():
                         break
                     continue
                 part = raw.recv(1 << 20)
@@ -89,8 +89,8 @@ class BinlogDump:
                         return True
                     raise ConnectionError("the server has closed the connection")
                 self._buffer += part
-                self._heard = time.monotonic()
-            if time.monotonic() - self._heard > _DEAD_S:
+                self._heard = clock.monotonic()
+            if clock.monotonic() - self._heard > _DEAD_S:
                 raise ConnectionError(f"the server has sent nothing for {_DEAD_S:.0f} seconds")
         return len(self._buffer) > before
 

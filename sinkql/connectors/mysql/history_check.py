@@ -6,7 +6,6 @@ more, and compares its id and its time.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from sinkql.connector_api.cdc import SKIP, Position
@@ -15,6 +14,7 @@ from sinkql.connectors.mysql.binlog_client import BinlogDump
 from sinkql.connectors.mysql.connection import Connection, variables
 from sinkql.connectors.mysql.gtid import ReadTransaction
 from sinkql.errors import SinkqlError
+from sinkql.machine import clock
 
 _WAIT_S = 60.0
 _PAUSE_S = 0.1
@@ -57,8 +57,8 @@ def check_history(
 
 def _first_transaction(dump: BinlogDump) -> tuple[str, int]:
     """Return the id and time of the first transaction in a log."""
-    until = time.monotonic() + _WAIT_S
-    while time.monotonic() < until:
+    until = clock.monotonic() + _WAIT_S
+    while clock.monotonic() < until:
         if dump.fill(_PAUSE_S):
             raw, frames = dump.events()
             for start, end in frames:

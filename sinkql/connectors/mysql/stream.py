@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -54,6 +53,7 @@ from sinkql.connectors.mysql.table_changes import TableMatcher, changed_rows, wi
 from sinkql.connectors.mysql.table_map import AlteredTable, TableMap, WatchedTables
 from sinkql.decode.columnar import Block
 from sinkql.errors import SinkqlError
+from sinkql.machine import clock
 
 _WAIT_S = 60.0
 _PAUSE_S = 0.1
@@ -108,18 +108,18 @@ class MySqlStream(Stream):
         read. Then every snapshot sees all of them.
         """
         end = self.end()
-        deadline = time.monotonic() + _WAIT_S
+        deadline = clock.monotonic() + _WAIT_S
         with failing(**self._named):
             prepared = before = self._list_prepared()
             while prepared:
-                if time.monotonic() > deadline:
+                if clock.monotonic() > deadline:
                     raise _undecided_error(self._where, len(prepared))
-                time.sleep(_PAUSE_S)
+                clock.sleep(_PAUSE_S)
                 prepared = before & self._list_prepared()
             if self._maria:
                 target = log_place(*binlog_end(self._ask()))
                 while not self.look().sees(target):
-                    if time.monotonic() > deadline:
+                    if clock.monotonic() > deadline:
                         raise ConnectionError("the server's snapshots do not see committed changes")
         return end
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -27,6 +26,7 @@ from sinkql.connectors.postgres.slot import Connection, query_row, query_value, 
 from sinkql.connectors.postgres.type import ServerColumn, ServerTable, ServerType, server_table
 from sinkql.decode.columnar import Offsets
 from sinkql.errors import SinkqlError, TableError
+from sinkql.machine import clock
 
 _FIRST_ROWS = 5_000
 _MOST_ROWS = 500_000
@@ -486,21 +486,21 @@ def complete(
     )
     if not len(wanted):
         return rows, None
-    until = time.monotonic() + _PATIENCE_S
+    until = clock.monotonic() + _PATIENCE_S
     while True:
         try:
             with read() as chunk_read:
                 if chunk_read.snapshot.unseen(ids) is None:
                     return chunk_read.fill_unchanged(rows, wanted)
         except LockedError as error:
-            if time.monotonic() > until:  # not a TableError: a retry of the change may still get the lock
+            if clock.monotonic() > until:  # not a TableError: a retry of the change may still get the lock
                 raise SinkqlError(error.code, error.message, hint=error.hint) from error
             continue
-        if time.monotonic() > until:
+        if clock.monotonic() > until:
             raise SinkqlError(
                 "SQ3708",
                 "the server does not show committed changes yet",
                 hint="A synchronous standby does not answer: start it, or change synchronous_standby_names. SinkQL "
                 "retries automatically.",
             )
-        time.sleep(_BREATH_S)
+        clock.sleep(_BREATH_S)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ from sinkql.connectors.postgres.chunk import END
 from sinkql.connectors.postgres.gap_detection import PublicationWatch, SentTables, read_publication
 from sinkql.connectors.postgres.slot import Connection, query_value, read_place
 from sinkql.errors import SinkqlError
+from sinkql.machine import clock
 
 _WATCH_S = 1.0
 _WATCH_TIMES = 20
@@ -50,7 +50,7 @@ class PublicationMonitor:
         `received` is the end of the received changes, None within a transaction. The schema changes of the previous
         call are durable by now, so that their look is recorded and its `truncations` are removed.
         """
-        look, now = self._last_look, time.monotonic()
+        look, now = self._last_look, clock.monotonic()
         if look is not None and look.reported:
             self._watch.keep(look.tables)
             del truncations[: look.truncations]
@@ -59,7 +59,7 @@ class PublicationMonitor:
             if now < self._look_again_at:
                 return ()
             look = self._last_look = self._look(connect(), len(truncations), now)
-            self._look_again_at = now + max(_WATCH_S, _WATCH_TIMES * (time.monotonic() - now))
+            self._look_again_at = now + max(_WATCH_S, _WATCH_TIMES * (clock.monotonic() - now))
         if received is None or received < look.end:
             return ()
         look.reported, self._compared_at = True, look.at

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import select
 import struct
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from sinkql.connectors.postgres.client import guarded, is_working
 from sinkql.connectors.postgres.history_check import HistoryCheck
 from sinkql.connectors.postgres.pgoutput import HEADER
 from sinkql.connectors.postgres.slot import Connection, format_place
+from sinkql.machine import clock
 
 _BLOCK = 8 << 20
 _FEEDBACK_S = 1.0
@@ -64,7 +64,7 @@ class Replication:
             result = connection.pgconn.exec_(command.format(names).as_bytes(connection))
         if result.status != psycopg.pq.ExecStatus.COPY_BOTH:
             raise psycopg.errors.error_from_result(result)
-        self._heard_at = time.monotonic()
+        self._heard_at = clock.monotonic()
 
     @property
     def is_empty(self) -> bool:
@@ -100,18 +100,18 @@ class Replication:
             if length < 0:
                 self._raise_broken()
             self._size, self._complete = size, complete
-            left = max(until - time.monotonic(), 0)
+            left = max(until - clock.monotonic(), 0)
             self._send_feedback(ask=not messages)
             if not poll.poll(min(left, _QUESTION_S) * 1000) and not left:
                 break
             link.consume_input()
         self._size, self._complete = size, complete
         if heard:
-            self._heard_at = time.monotonic()
-        elif time.monotonic() - self._heard_at > dead_connection.SILENCE_S:  # feedback asks for an answer
+            self._heard_at = clock.monotonic()
+        elif clock.monotonic() - self._heard_at > dead_connection.SILENCE_S:  # feedback asks for an answer
             if not is_working(self._connection) and not poll.poll(_LAST_CHANCE_MS):
                 raise psycopg.OperationalError("the server closed the connection unexpectedly: it sends nothing")
-            self._heard_at = time.monotonic()
+            self._heard_at = clock.monotonic()
 
     def take(self) -> Sequence[bytes | memoryview]:
         """Remove and return the messages of complete transactions; all messages of a block without any."""
@@ -151,7 +151,7 @@ class Replication:
 
     def _send_feedback(self, *, ask: bool, now: bool = False) -> None:
         """Report the confirmed place at intervals; with `ask` the server answers with its position."""
-        at = time.monotonic()
+        at = clock.monotonic()
         due = self._reported_at + (_QUESTION_S if ask else _FEEDBACK_S)
         if not now and at < due:
             return

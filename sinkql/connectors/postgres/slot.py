@@ -6,7 +6,6 @@ at which the timelines part. So positions sort as commits do, and a position of 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,7 @@ from psycopg import sql
 
 from sinkql.connector_api.cdc import SKIP, Position
 from sinkql.errors import SinkqlError
+from sinkql.machine import clock
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 Query = str | sql.Composed
@@ -193,7 +193,7 @@ def make_slot(connection: Connection, name: str, source: str) -> int:
     slot. So this function waits for all transactions that have begun. It also waits for a slot in creation, perhaps by
     a process that died.
     """
-    until = time.monotonic() + _PATIENCE_S
+    until = clock.monotonic() + _PATIENCE_S
     while True:
         slot = find_slot(connection, name)
         if slot is not None and slot.confirmed is not None:
@@ -201,14 +201,14 @@ def make_slot(connection: Connection, name: str, source: str) -> int:
         if slot is None:
             _create_slot(connection, name, source)
             continue
-        if time.monotonic() > until:
+        if clock.monotonic() > until:
             raise _waiting_error(source)
-        time.sleep(_BREATH_S)
+        clock.sleep(_BREATH_S)
     last = _next_transaction(connection)
     while server_snapshot(connection).first < last:
-        if time.monotonic() > until:
+        if clock.monotonic() > until:
             raise _waiting_error(source)
-        time.sleep(_BREATH_S)
+        clock.sleep(_BREATH_S)
     return slot.confirmed
 
 
@@ -266,17 +266,17 @@ def free_slot(connection: Connection, slot: Slot, application: str, source: str)
 
     Return the slot afterwards, because the reader may have confirmed more. None if the slot was dropped.
     """
-    until = time.monotonic() + _PATIENCE_S
+    until = clock.monotonic() + _PATIENCE_S
     current: Slot | None = slot
     while current is not None and current.reader is not None:
-        if current.application not in (application, None) or time.monotonic() > until:
+        if current.application not in (application, None) or clock.monotonic() > until:
             raise SinkqlError(
                 "SQ3706",
                 f'another program reads the replication slot of source "{source}": {current.application or "unknown"}',
                 hint=f"End it on the server with SELECT pg_terminate_backend({current.reader}); SinkQL then retries.",
             )
         connection.execute("SELECT pg_terminate_backend(%s)", [current.reader])
-        time.sleep(_BREATH_S)
+        clock.sleep(_BREATH_S)
         current = find_slot(connection, slot.name)
     return current
 

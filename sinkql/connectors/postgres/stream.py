@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -60,6 +59,7 @@ from sinkql.connectors.postgres.slot import (
 )
 from sinkql.connectors.postgres.type import server_table
 from sinkql.errors import SinkqlError
+from sinkql.machine import clock
 
 _MOST_RETAINED = 10 << 30
 
@@ -308,7 +308,7 @@ class PostgresStream:
         assert monitor is not None
         with self._translate_errors():
             try:
-                replication.receive(time.monotonic() + seconds)
+                replication.receive(clock.monotonic() + seconds)
             except OtherServerError:
                 raise self._lost_error(self._server_timelines().position(self._to)) from None
         events: list[Event] = []

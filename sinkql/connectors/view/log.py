@@ -15,14 +15,12 @@ folder. Entries keep their numbers and ids, so that readers continue in them. Un
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
-from uuid import uuid4
 
 import msgspec
 from xxhash import xxh3_64_hexdigest
@@ -32,6 +30,8 @@ from sinkql.connector_api.stream import Checkpoint, Context
 from sinkql.connectors.view.options import read_options
 from sinkql.connectors.view.reader_positions import READERS, ReaderPositions
 from sinkql.errors import GoneError, SinkqlError
+from sinkql.machine import clock
+from sinkql.machine.randomness import new_id
 from sinkql.object_store.store import ObjectStore
 from sinkql.planner.name import short_name
 from sinkql.state_store.directory import StateDirectory
@@ -295,7 +295,7 @@ def run_file(run: Run) -> str:
 
 def entry_after(before: tuple[int, Entry] | None, checkpoint: Checkpoint, id_: str) -> tuple[int, Entry]:
     """Return the next entry, without changes, and its number."""
-    now = time.time_ns() // 1_000_000
+    now = clock.time_ms()
     if before is None:
         return 1, Entry(checkpoint, id_, now, 0)
     number, last = before
@@ -347,7 +347,7 @@ def _move_entries(log: ViewLog, before: ViewLog, number: int) -> None:
 def _fence(before: ViewLog) -> Entry | None:
     """Claim the old log, so that no process continues in it; return its last entry, None without entries."""
     while (last := before.newest()) is not None:
-        claim = uuid4().hex
+        claim = new_id()
         number, entry = entry_after(last, replace(last[1].marker, claim=claim), claim)
         if before.publish(number, entry):
             return entry

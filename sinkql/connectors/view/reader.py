@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -35,6 +34,7 @@ from sinkql.connectors.view.rows import (
     schema_of,
 )
 from sinkql.errors import SinkqlError
+from sinkql.machine import clock
 from sinkql.planner.name import short_name
 
 _BATCH_ROWS = 1 << 16
@@ -270,7 +270,7 @@ class ViewReader(Reader, SnapshotReader, RefreshableReader, ViewLogReader):
         """Return the age in seconds of the oldest unread entry with changes."""
         for number in self.log.numbers():
             if number > offsets["at"] and (entry := self.log.entry(number)) is not None and entry.runs:
-                return max(0.0, time.time() - entry.at / 1000)
+                return max(0.0, clock.time() - entry.at / 1000)
         return 0.0
 
     def measure(self, offsets: Offsets) -> Measure:

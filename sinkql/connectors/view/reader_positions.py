@@ -6,7 +6,6 @@ more is retained for a reader than it needs.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ import msgspec
 
 from sinkql import codec
 from sinkql.errors import SinkqlError
+from sinkql.machine import clock
 from sinkql.state_store.directory import StateDirectory
 from sinkql.state_store.store import StateStore
 from sinkql.storage import files
@@ -56,7 +56,7 @@ class ReaderPositions:
 
     def _store_if_due(self, store: StateStore, reader: str, at: int, *, passing: bool) -> bool:
         before, put_at = self._stored_at.get(reader, ("", 0.0))
-        now = time.monotonic()
+        now = clock.monotonic()
         if before and at >= _position_of(before) and now < put_at + _PUT_SECONDS:
             return False
         try:
@@ -82,7 +82,7 @@ class ReaderPositions:
     def _stored(self, store: StateStore, reader: str = "") -> Iterator[str]:
         """Yield the stored names of one reader, or of all; delete names of queries that ended long ago."""
         for name, put_at in list(store.list(f"{READERS}/{reader}/" if reader else f"{READERS}/")):
-            if _PASSING in name and put_at < time.time() - _FORGOTTEN_SECONDS:
+            if _PASSING in name and put_at < clock.time() - _FORGOTTEN_SECONDS:
                 store.delete([name])
             else:
                 yield name
@@ -120,7 +120,7 @@ class ReaderPositions:
         for path in (self.directory.folder / READERS).glob(f"*{_ENDING}"):
             try:
                 position = _DECODER.decode(path.read_bytes())
-                if position.passing and path.stat().st_mtime < time.time() - _FORGOTTEN_SECONDS:
+                if position.passing and path.stat().st_mtime < clock.time() - _FORGOTTEN_SECONDS:
                     path.unlink(missing_ok=True)
                     continue
             except (FileNotFoundError, msgspec.DecodeError):
@@ -133,7 +133,7 @@ class ReaderPositions:
 
 def _query_ending() -> str:
     """Return the ending of a query's name; it changes with time, since objects keep the time of their creation."""
-    return f"-{_PASSING}-{time.time():.0f}"
+    return f"-{_PASSING}-{clock.time():.0f}"
 
 
 def _position_of(name: str) -> int:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +15,7 @@ from sinkql.connector_api.stream import WriteResult
 from sinkql.connectors.view.log import Contents, Run, ViewLog, damaged_error, run_file
 from sinkql.connectors.view.rows import HAD, RunFile, consolidate, consolidated_parts, in_batches, negate, read_runs
 from sinkql.errors import LostIndexError
+from sinkql.machine.randomness import new_id
 from sinkql.state_store.directory import StateDirectory
 from sinkql.storage import failpoint
 from sinkql.storage.sorted_run import MergePolicy
@@ -143,7 +143,7 @@ class Comparison:
         for result in results:
             if result.data is not None:
                 collected.setdefault(result.bucket, []).append(result.data)
-        written, rows, name = [], 0, f"{self.epoch}-{uuid4().hex}"
+        written, rows, name = [], 0, f"{self.epoch}-{new_id()}"
         for bucket in sorted({*collected, *map(int, contents)}):
             new_contents, changed = Run(bucket, f"{name}-m1.arrow", 0, 0, 1), Run(bucket, f"{name}.arrow", 0, 0)
             with (

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from uuid import uuid4
 
 import msgspec
 import pyarrow as pa
@@ -49,6 +47,8 @@ from sinkql.connectors.view.rows import schema_of
 from sinkql.connectors.view.task import CollectTask, Comparison, ViewTask, WrittenBucket
 from sinkql.errors import FencedError, SinkqlError
 from sinkql.logical.type import parse_type
+from sinkql.machine import clock
+from sinkql.machine.randomness import new_id
 from sinkql.planner.name import short_name
 from sinkql.state_store.directory import StateDirectory
 from sinkql.storage import failpoint, files, sorted_run
@@ -138,7 +138,7 @@ class ViewWriter(Writer, RefreshableWriter, Maintainable, ViewLogWriter):
         """Publish an entry without changes under a new claim."""
         before = _claim_of(self.load_checkpoint())
         while True:
-            present, claim = self.load_checkpoint(), uuid4().hex
+            present, claim = self.load_checkpoint(), new_id()
             if request.renew is not None:
                 request.renew()
             elif _claim_of(present) != before:
@@ -166,7 +166,7 @@ class ViewWriter(Writer, RefreshableWriter, Maintainable, ViewLogWriter):
         if self.directory.store is not None and not self.directory.remote:
             self.log.fetch_runs(entry.content_runs)
         return ViewTask(
-            uuid4().hex, entry.buckets or buckets, self.key, epoch, self.directory.for_tasks(), self.schema,
+            new_id(), entry.buckets or buckets, self.key, epoch, self.directory.for_tasks(), self.schema,
             dict(entry.contents),
         )  # fmt: skip
 
@@ -230,7 +230,7 @@ class ViewWriter(Writer, RefreshableWriter, Maintainable, ViewLogWriter):
         _, entry = self._last_entry()
         self._buckets = entry.buckets or buckets
         directory = self.directory.for_tasks()
-        return CollectTask(uuid4().hex, self._buckets, self.key, entry.marker.epoch, directory, self.schema)
+        return CollectTask(new_id(), self._buckets, self.key, entry.marker.epoch, directory, self.schema)
 
     def commit_refresh(
         self, results: Sequence[WriteResult], marker: Checkpoint, between: Callable[[int], None] = lambda rows: None
@@ -250,7 +250,7 @@ class ViewWriter(Writer, RefreshableWriter, Maintainable, ViewLogWriter):
             self._last = number, msgspec.structs.replace(entry, contents={}, begins=number + 1)
         failpoint.point("rebuild-compared")
         rows = sum(bucket.run.rows for bucket in written)
-        return self._commit(written, replace(marker, commit=uuid4().hex), self._buckets, rows)
+        return self._commit(written, replace(marker, commit=new_id()), self._buckets, rows)
 
     # --- indexes -----------------------------------------------------------------------------------------------------
 
@@ -325,7 +325,7 @@ class ViewWriter(Writer, RefreshableWriter, Maintainable, ViewLogWriter):
         The last entry is always retained, and so are entries younger than `retain_ms`.
         """
         most = max(_LEAST_HISTORY, sum(run.bytes for run in entry.content_runs))
-        wanted, young = min([*self.log.positions.positions(), last]), time.time_ns() // 1_000_000 - self.retain_ms
+        wanted, young = min([*self.log.positions.positions(), last]), clock.time_ms() - self.retain_ms
         floor, size = last, entry.size
         for number in reversed(self.log.numbers()):
             older = self.log.entry(number)

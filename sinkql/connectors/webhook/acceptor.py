@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
 from functools import partial
 
 from sinkql.connectors.webhook.port_connections import PortConnections
+from sinkql.machine import clock
 
 _BACKLOG = 2048
 """The queue of the port. If it is full, senders retry after a second. The system may have a smaller limit."""
@@ -48,7 +48,7 @@ class AcceptedConnection:
 
     def __init__(self, accepted: socket.socket) -> None:
         self.socket = accepted
-        self.seen_at = time.monotonic()
+        self.seen_at = clock.monotonic()
         self.received = b""
         """The bytes received, which are no complete head."""
         self.stop_reading: Callable[[], object] | None = None
@@ -183,7 +183,7 @@ class Acceptor:
 
     def _check_silent(self) -> None:
         """Close connections that were silent for long, and serve those with a part of a head; repeat later."""
-        now = time.monotonic()
+        now = clock.monotonic()
         for arrival in list(self._connections.silent):
             assert isinstance(arrival, AcceptedConnection)
             if arrival.received and arrival.seen_at < now - _LOOK_SECONDS:

@@ -10,7 +10,6 @@ import binascii
 import hashlib
 import hmac
 import re
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -20,6 +19,7 @@ from typing import Any
 import msgspec
 
 from sinkql.connectors.webhook.request import header_text
+from sinkql.machine import clock
 
 ALGORITHMS: Mapping[str, Callable[..., Any]] = {
     name: getattr(hashlib, name) for name in ("md5", "sha1", "sha224", "sha256", "sha384", "sha512")
@@ -239,7 +239,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "regexp_split_to_array": _split_by_pattern,
     "array_position": _position,
     "coalesce": _coalesce,
-    "now": lambda: Decimal(time.time_ns()) / 1_000_000_000,
+    "now": lambda: Decimal(clock.time_ns()) / 1_000_000_000,
 }
 
 CALLS: Mapping[str, Sequence[tuple[Sequence[str], str]]] = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,6 +12,7 @@ from http import HTTPStatus
 from sinkql.connectors.webhook.check_eval import CheckInput
 from sinkql.connectors.webhook.request import BodyError, Reading
 from sinkql.connectors.webhook.request_log import FencedRequestLogError, Request, RequestLog
+from sinkql.machine import clock
 
 _WAITING_BYTES = 16 << 20
 _LARGE_BYTES = 32 << 10
@@ -107,9 +107,9 @@ class AcceptedRequests:
 
         While the endpoint `is_open`, a few requests wait for more: rows are cheap by the thousand.
         """
-        until = time.monotonic() + seconds
-        if self._any.wait(seconds) and is_open():
-            self._many.wait(until - time.monotonic())
+        until = clock.monotonic() + seconds
+        if clock.wait(self._any, seconds) and is_open():
+            clock.wait(self._many, until - clock.monotonic())
         taken_requests: list[tuple[int, Request, int]] = []
         size = 0
         with self._lock:
@@ -179,7 +179,7 @@ class Endpoint:
             reply(_CHECKED)
             return
         try:
-            request = self.reading.request(time.time_ns() // 1000, headers, body)
+            request = self.reading.request(clock.time_ns() // 1000, headers, body)
         except BodyError as error:
             reply(Response(HTTPStatus.BAD_REQUEST, str(error)))
             return

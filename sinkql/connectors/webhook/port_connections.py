@@ -6,9 +6,10 @@ nothing are closed first. Connections that never sent a whole request follow, th
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from typing import Protocol
+
+from sinkql.machine import clock
 
 MOST_CONNECTIONS = 500
 _ANSWERED_CONNECTIONS = 100
@@ -110,7 +111,7 @@ class PortConnections:
             return next(iter(self.silent))
         if self.begun:
             return next(iter(self.begun))
-        before = time.monotonic() - _IDLE_SECONDS
+        before = clock.monotonic() - _IDLE_SECONDS
         idle = (member for member in self.members if not member.is_waiting and member.seen_at < before)
         return min(idle, key=lambda member: member.seen_at, default=None)
 

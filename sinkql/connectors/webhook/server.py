@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import ssl
 import threading
-import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from sinkql.connectors.webhook.endpoint import Endpoint
 from sinkql.connectors.webhook.http import Connection
 from sinkql.connectors.webhook.port_connections import PortConnections
 from sinkql.errors import SinkqlError
+from sinkql.machine import clock
 
 _PATIENCE_SECONDS = 10.0
 _LEFT_SECONDS = 150.0
@@ -52,7 +52,7 @@ class _Port:
     reserved_until: dict[str, float] = field(default_factory=dict)
 
     def find(self, path: str) -> Endpoint | None:
-        if time.monotonic() > self.reserved_until.get(path, float("inf")):
+        if clock.monotonic() > self.reserved_until.get(path, float("inf")):
             del self.reserved_until[path], self.endpoints[path]
         return self.endpoints.get(path)
 
@@ -94,13 +94,13 @@ class WebhookServers:
         """Note that an endpoint is closed: for a while its requests get 503, not 404, since another may follow."""
         port = self._ports.get((address.address, address.port))
         if port is not None and port.endpoints.get(endpoint.path) is endpoint:
-            port.reserved_until[endpoint.path] = time.monotonic() + _LEFT_SECONDS
+            port.reserved_until[endpoint.path] = clock.monotonic() + _LEFT_SECONDS
 
     def keep(self, address: str, port: int, path: str) -> None:
         """Extend that time for the source of a path whose endpoint is closed."""
         open_port = self._ports.get((address, port))
         if open_port is not None and path in open_port.reserved_until:
-            open_port.reserved_until[path] = time.monotonic() + _LEFT_SECONDS
+            open_port.reserved_until[path] = clock.monotonic() + _LEFT_SECONDS
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         if self._thread is None:

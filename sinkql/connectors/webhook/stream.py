@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -36,6 +35,7 @@ from sinkql.connectors.webhook.request_log import (
 )
 from sinkql.connectors.webhook.server import ListenAddress, WebhookServers
 from sinkql.errors import SinkqlError
+from sinkql.machine.randomness import new_id
 from sinkql.storage import files
 
 _MOST_BYTES = 8 << 20
@@ -109,7 +109,7 @@ class WebhookStream(Stream):
         try:
             if path.exists():
                 return path.read_text()
-            files.create_new(path, uuid.uuid4().hex.encode())
+            files.create_new(path, new_id().encode())
             return path.read_text()
         except OSError as error:
             raise _write_error(error) from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -12,6 +11,7 @@ from sinkql.lowering.spark.expression import order_sql, spark_sql
 from sinkql.lowering.spark.sql import quoted, spark_type
 from sinkql.lowering.spark.task_input import map_steps
 from sinkql.lowering.spark.window import collect_sql, rank_sql, window_sql
+from sinkql.machine import clock
 from sinkql.planner.query.plan import OneShotQuery
 
 
@@ -24,7 +24,7 @@ class QuerySql:
 
     catalog: logical.CatalogReader
     inputs: dict[str, str] = field(default_factory=dict)
-    now_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
+    now_ms: int = field(default_factory=clock.time_ms)
 
     def once(self, query: OneShotQuery) -> str:
         """Return the text of a query with its order and limit."""

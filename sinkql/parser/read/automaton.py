@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import time
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -17,6 +16,7 @@ import msgspec
 from sinkql.errors import Span
 from sinkql.keywords import Keywords
 from sinkql.local_path import cache_folder
+from sinkql.machine import clock
 from sinkql.parser.read import tables
 from sinkql.parser.read.tables import Row, Rule, Tables
 from sinkql.parser.read.tree import Node, Token
@@ -153,7 +153,7 @@ def _keep(grammar_tables: Tables, path: Path) -> None:
     """Write the tables for the next process, which loads them in a hundredth of the time."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     for other in path.parent.glob("grammar-*"):
-        if other.stat().st_mtime < time.time() - _KEPT_SECONDS:
+        if other.stat().st_mtime < clock.time() - _KEPT_SECONDS:
             other.unlink()
     storage_files.write_atomic(path, grammar_tables.to_json(), private=True, sync=False)
 

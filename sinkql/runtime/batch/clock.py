@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from sinkql import physical
 from sinkql.connector_api.stream import JobOffsets, Limit, Offsets, ReadCounts, Reader, Size, Split
 from sinkql.errors import SinkqlError
+from sinkql.machine import clock
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,11 +21,6 @@ _BEHIND_MS = 60_000
 """The most that this clock may be behind the last commit, which may come from another machine."""
 
 
-def machine_ms() -> int:
-    """Return this machine's time, in milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
-
-
 @dataclass(frozen=True, slots=True)
 class ClockReader(Reader):
     """Reads the clock. Offsets: `at`, the time of the commit in milliseconds since 1970; 0 before the first batch.
@@ -33,7 +29,7 @@ class ClockReader(Reader):
     have the time of the last commit until the machine has caught up.
     """
 
-    now_ms: Callable[[], int] = machine_ms
+    now_ms: Callable[[], int] = clock.time_ms
 
     def initial(self, *, at_end: bool) -> Offsets:
         """Return the time before the first batch."""
@@ -81,7 +77,7 @@ class ClockReader(Reader):
 
 
 def with_clock(
-    job: physical.Job, readers: Mapping[str, Reader], now_ms: Callable[[], int] = machine_ms
+    job: physical.Job, readers: Mapping[str, Reader], now_ms: Callable[[], int] = clock.time_ms
 ) -> dict[str, Reader]:
     """Return the readers of a job, restricted to the used columns, and the clock if rows depend on the time."""
     used = physical.columns_read(job.graph, [column.name for column in job.write.columns])

@@ -12,7 +12,6 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 
 import msgspec
 import pyarrow as pa
@@ -36,6 +35,7 @@ from sinkql.connector_api.stream import (
 )
 from sinkql.connector_api.types import arrow_type
 from sinkql.errors import DroppedTableError, SinkqlError, UnfitTableError
+from sinkql.machine import clock
 from sinkql.storage import failpoint
 
 _NAMES = [column.name for column in DEAD_LETTER_COLUMNS]
@@ -70,7 +70,7 @@ class DeadLetterBuffer:
         self._unwritten, self._bytes = [], 0
 
     def _batch(self) -> pa.RecordBatch:
-        at = datetime.now(UTC)
+        at = clock.now()
         rows = [
             (self.source, error.position, error.code, error.message, error.key, error.raw, _about_text(error), at)
             for error in self._unwritten

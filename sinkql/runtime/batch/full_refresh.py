@@ -6,7 +6,6 @@ an interrupted refresh starts over.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -25,6 +24,7 @@ from sinkql.connector_api.stream import (
     is_same,
 )
 from sinkql.errors import EndlessError, GoneError, SinkqlError
+from sinkql.machine import clock
 from sinkql.runtime.batch.accounting import RecordAccount, check_account
 from sinkql.runtime.batch.clock import step
 from sinkql.runtime.batch.engine import Batch, Engine, Outcome, execute_batch
@@ -158,7 +158,7 @@ class FullRefresh:
     def _await_target(self, done: RefreshProgress) -> JobOffsets:
         """Wait until the view logs that are read at the same tick share one; return the target."""
         while self.timeline.is_joint and self.timeline.targets(done.at) is None:
-            time.sleep(_LOOK_SECONDS)
+            clock.sleep(_LOOK_SECONDS)
             self.between(done.read)
         return self._target(done.at)
 
@@ -168,10 +168,10 @@ class FullRefresh:
         )
         while True:
             orders = PacingOrders(done.at, timedelta(0), self._most_rows(done), target)
-            end = pacer.next_end(done.at, orders, time.time_ns() // 1_000_000)
+            end = pacer.next_end(done.at, orders, clock.time_ms())
             if is_same(done.at, end):
                 if not self._reached(done.at, target):  # the source does not show the target yet
-                    time.sleep(_LOOK_SECONDS)
+                    clock.sleep(_LOOK_SECONDS)
                     self.between(done.read)
                     continue
                 if done.parts:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from uuid import uuid4
 
 from msgspec import structs
 
@@ -17,6 +16,7 @@ from sinkql import logical, physical
 from sinkql.connector_api.stream import Checkpoint, Reader, Split, ViewLogWriter, Writer
 from sinkql.logical.function import call
 from sinkql.lowering.index import log_of
+from sinkql.machine.randomness import new_id
 from sinkql.runtime.batch.engine import Batch, Engine, Outcome, execute_batch
 from sinkql.runtime.batch.resume import restart_of
 from sinkql.runtime.batch.state import Discard
@@ -95,7 +95,7 @@ class IndexMaintenance:
         write = physical.Write(arrange, "", _NOWHERE, (), "append", "append", changelog=False, key=(), proven=True,
                                options={})  # fmt: skip
         job = structs.replace(self.job, write=write, shared={}, timeline={}, indexes=())
-        task = Discard(f"index-{uuid4().hex[:12]}", None, ())
+        task = Discard(f"index-{new_id()[:12]}", None, ())
         arrangements = Arrangements(self.home, manifest, epoch, task.commit)
         return execute_batch(self.engine, job, Batch(task, {read.source: splits}, {read.source: reader}, arrangements))
 

@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from uuid import uuid4
 
 from sinkql import physical
 from sinkql.connector_api.stream import (
@@ -27,6 +26,7 @@ from sinkql.connector_api.stream import (
     is_same,
 )
 from sinkql.errors import SinkqlError
+from sinkql.machine.randomness import new_id
 from sinkql.runtime.batch.accounting import RecordAccount, check_account, refresh_account
 from sinkql.runtime.batch.attempt import (
     ATTEMPTS,
@@ -204,7 +204,7 @@ class BatchLoop:
             end = refreshed.at
             checkpoint = next_checkpoint(self.computation, self.timeline, start=end, end=end, state=state)
             if keeps_dead_letters:
-                replayed = self.dead_letters.list_decoded(refreshed.dead_letters, uuid4().hex)
+                replayed = self.dead_letters.list_decoded(refreshed.dead_letters, new_id())
                 checkpoint = replace(checkpoint, replayed=replayed)
             self.table.prepare_commit(checkpoint.end)
             try:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from sinkql.connector_api.stream import Compacted, JobOffsets
 from sinkql.errors import FencedError, SinkqlError
+from sinkql.machine import clock
 from sinkql.runtime.batch.attempt import BatchComputation
 from sinkql.runtime.batch.metrics import CommitReport
 from sinkql.runtime.batch.pacing import MaintenanceBudget
@@ -85,9 +85,9 @@ class TableMaintenance:
 
         Call it while no batch runs.
         """
-        if time.monotonic() < self._refresh_at:
+        if clock.monotonic() < self._refresh_at:
             return
-        self._refresh_at = time.monotonic() + _REFRESH_EVERY
+        self._refresh_at = clock.monotonic() + _REFRESH_EVERY
         try:
             self._table.refresh()
         except FencedError:

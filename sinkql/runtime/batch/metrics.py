@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -13,6 +12,7 @@ from typing import Any
 from sinkql import physical
 from sinkql.connector_api.stream import Committed, Compacted, FirstSnapshot, JobOffsets, Measure, Reader
 from sinkql.errors import SinkqlError
+from sinkql.machine import clock
 from sinkql.runtime.batch.accounting import RecordAccount
 from sinkql.runtime.batch.control import CommitLog, Control
 from sinkql.runtime.batch.engine import Outcome
@@ -33,7 +33,7 @@ class ProgressMeter:
     sink_id: str
     control: Control
     progress: Progress
-    clock: Callable[[], float] = time.monotonic
+    clock: Callable[[], float] = clock.monotonic
     _sampled_at: float = float("-inf")
     _recorded_at: float = float("-inf")
     _recorded: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -204,7 +204,7 @@ class CommitReport:
 
     def start(self) -> None:
         """Begin the time until the first commit, over which its rate of rows is computed."""
-        self._committed_at = time.monotonic()
+        self._committed_at = clock.monotonic()
 
     def record(
         self,
@@ -229,7 +229,7 @@ class CommitReport:
             in_spark=in_spark,
         )
         failpoint.point("status")
-        now = time.monotonic()
+        now = clock.monotonic()
         elapsed, self._committed_at = max(1e-3, now - self._committed_at), now
         self.progress(
             SinkCommitted(

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from datetime import timedelta
 from typing import Protocol
 
 from sinkql.connector_api.stream import JobOffsets, Limit, Offsets
+from sinkql.machine import clock
 from sinkql.runtime.batch.clock import CLOCK
 from sinkql.runtime.batch.timeline import Timeline, TimelineStep
 
@@ -146,7 +146,7 @@ class MaintenanceBudget:
     stops: Callable[[], bool] = _never
     last: Callable[[], bool] = _never
     left: Callable[[], float] = _unlimited
-    clock: Callable[[], float] = time.monotonic
+    clock: Callable[[], float] = clock.monotonic
     _saved: float = field(default=_INITIAL_SECONDS, init=False)
     _counted_at: float | None = field(default=None, init=False)
     _step_at: float | None = field(default=None, init=False)

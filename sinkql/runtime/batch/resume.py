@@ -5,7 +5,6 @@ The functions at the end describe a job's sources between two offsets.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -26,6 +25,7 @@ from sinkql.connector_api.stream import (
     plan_change_of,
 )
 from sinkql.errors import SinkqlError
+from sinkql.machine import clock
 from sinkql.runtime.batch.source_files import SourceFiles
 
 
@@ -46,7 +46,7 @@ class SinkTable:
 
     def claim(self, request: ClaimRequest) -> Checkpoint:
         """Claim the table as `Writer.claim` does; return its checkpoint."""
-        self.owned_at = time.time()
+        self.owned_at = clock.time()
         self.checkpoint = self.writer.claim(request)
         return self.checkpoint
 
@@ -57,7 +57,7 @@ class SinkTable:
 
     def prepare_commit(self, end: JobOffsets | None = None) -> None:
         """Call `before_commit`, and the sources' if the commit moves their offsets to `end`."""
-        self.owned_at = time.time()
+        self.owned_at = clock.time()
         self.before_commit()
         if end is not None:
             for source, reader in self.readers.items():

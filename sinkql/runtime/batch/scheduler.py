@@ -11,13 +11,13 @@ answer, is not counted.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from sinkql.connector_api.stream import JobOffsets
+from sinkql.machine import clock
 from sinkql.runtime.batch.engine import SparkNeededError
 from sinkql.runtime.batch.pacing import Pacer, PacingOrders
 from sinkql.runtime.batch.schedule import (
@@ -152,7 +152,7 @@ class BatchScheduler:
         self._stop_spark = rest
         self._schedule: Schedule[ScheduledSink, _ScheduledWorker] = Schedule(limits)
         self._changed = threading.Condition()
-        self._checked_at = time.monotonic()
+        self._checked_at = clock.monotonic()
         self._checks = self._requested_checks = 0
         self._thread: threading.Thread | None = None
 
@@ -210,7 +210,7 @@ class BatchScheduler:
 
     def _tell(self, event: _Event) -> None:
         """Give the schedule an event, and carry out the actions that follow, except `Run` and `EndRound`."""
-        self._carry_out(self._schedule.next(event, time.monotonic()))
+        self._carry_out(self._schedule.next(event, clock.monotonic()))
 
     def _carry_out(self, actions: Sequence[_Action]) -> None:
         retired = []
@@ -276,12 +276,12 @@ class BatchScheduler:
         """Let time pass: sinks become due, and workers are checked."""
         with self._changed:
             self._tell(TimePassed())
-            now, requested = time.monotonic(), self._requested_checks
+            now, requested = clock.monotonic(), self._requested_checks
             check_at = self._checked_at + _CHECK_SECONDS if requested == self._checks else now
             if now < check_at:
                 due_at = self._schedule.due_at()
                 wake_at = check_at if due_at is None else min(check_at, due_at)
-                self._changed.wait(max(_LEAST_SECONDS, wake_at - now))
+                clock.wait(self._changed, max(_LEAST_SECONDS, wake_at - now))
                 return
             self._checked_at = now
             workers = self._schedule.workers("Spark")
@@ -335,7 +335,7 @@ class BatchScheduler:
         """Wait for the next ready sink and return it; None at the end of the round."""
         with self._changed:
             while True:
-                now = time.monotonic()
+                now = clock.monotonic()
                 actions = self._schedule.next(BatchWanted(each, each.worker.is_worn), now)
                 self._carry_out(actions)
                 for action in actions:
@@ -346,7 +346,7 @@ class BatchScheduler:
                             return None
                         case _:
                             pass
-                self._changed.wait(max(_LEAST_SECONDS, each.until - now))
+                clock.wait(self._changed, max(_LEAST_SECONDS, each.until - now))
 
     def _serve(self, sink: ScheduledSink, place: Place) -> None:
         assert sink.end is not None
@@ -379,4 +379,4 @@ def _call_each(calls: Sequence[Callable[[], object]]) -> None:
 
 
 def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+    return clock.time_ms()

@@ -12,11 +12,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 from sinkql import physical
 from sinkql.connector_api.stream import Checkpoint, JobOffsets, Reader, WriteResult, is_same
 from sinkql.errors import GoneError, LostStateError, SinkqlError
+from sinkql.machine.randomness import new_id
 from sinkql.runtime.batch.accounting import check_account
 from sinkql.runtime.batch.clock import step
 from sinkql.runtime.batch.engine import Batch, Engine, Outcome, execute_batch
@@ -252,7 +252,7 @@ def _advance(
     fresh: Collection[str],
 ) -> state.Manifest:
     """Return the state after the rows between two offsets; the sources in `fresh` were not read before."""
-    task = Discard(f"rebuild-{uuid4().hex[:12]}", engine.buckets, job.write.key)
+    task = Discard(f"rebuild-{new_id()[:12]}", engine.buckets, job.write.key)
     indexes = IndexLookup(job, readers, engine, home).indexes_at(start, end)
     arrangements = Arrangements(home, manifest, epoch, task.commit, indexes)
     splits = splits_between(readers, start, end)

@@ -13,7 +13,6 @@ that tick. So no lease is needed, and a process that slept cannot replace an exi
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,6 +21,7 @@ import msgspec
 
 from sinkql import codec, physical
 from sinkql.connector_api.stream import JobOffsets, Limit, Offsets, Reader, ViewLogReader, is_same
+from sinkql.machine import clock
 from sinkql.runtime.batch.clock import CLOCK
 from sinkql.storage.numbered_log import EntryLog, FolderNumberedLog, NumberedLog
 
@@ -71,7 +71,7 @@ class Ticks:
         is_same = all(last.sources.get(source) == at for source, at in sources.items())
         if is_same and whole.items() <= last.whole.items():
             return False
-        now = max(time.time_ns() // 1_000_000, last.at + 1)
+        now = max(clock.time_ms(), last.at + 1)
         tick = Tick(now, {**last.sources, **sources}, {**last.whole, **whole})
         if self._entries.add(number + 1, tick) and (number + 1) % _SWEEP_EVERY == 0:
             self._entries.begin_at(number + 2 - _TICKS_KEPT)

@@ -7,7 +7,6 @@ Rows get the buckets that Spark would give them, and tasks run as in Spark, so S
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from sinkql.errors import SinkqlError
 from sinkql.logical.type import BIGINT
 from sinkql.lowering.join_input import SidesPreparation
 from sinkql.lowering.placement import passed_columns
+from sinkql.machine.randomness import new_id
 from sinkql.physical import DIFF, SEQ
 from sinkql.runtime.batch.engine import Batch, Outcome, SparkNeededError
 from sinkql.runtime.local.map import RowBudget, TooManyRowsError, mapped
@@ -65,7 +65,7 @@ class LocalBatch:
     sent: Callable[[Any], Any]  # a task of any kind, and a copy of it
     most_computed: int | None
     whole: bool = False
-    attempt: str = field(default_factory=lambda: f"h{uuid.uuid4().hex[:12]}")
+    attempt: str = field(default_factory=lambda: f"h{new_id()[:12]}")
     _shared: dict[str, pa.Table] = field(default_factory=dict)
     _words: list[object] = field(default_factory=list)
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from sinkql import physical
 from sinkql.lowering.placement import SMALL
+from sinkql.machine import clock
 from sinkql.runtime.batch.engine import Batch, Engine, Outcome, SparkNeededError
 from sinkql.runtime.batch.placement import Placement
 from sinkql.runtime.local.size import size_of
@@ -30,7 +31,7 @@ class SharedPlacement:
     def may_rest(self) -> bool:
         """Return whether batches in this process take little time without Spark."""
         with self.locked() as placement:
-            return placement.may_rest(time.monotonic())
+            return placement.may_rest(clock.monotonic())
 
 
 class MeasuredEngine:
@@ -60,7 +61,7 @@ class MeasuredEngine:
         if job.execution == "SPARK" and (size is None or not SMALL.holds(size)):
             raise SparkNeededError("the cluster has EXECUTION = SPARK")
         with self._placement.locked() as placement:
-            place = placement.place(job.sink_id, size, at=time.monotonic(), spark_up=self._spark_up())
+            place = placement.place(job.sink_id, size, at=clock.monotonic(), spark_up=self._spark_up())
         if size is None or place.engine == "Spark":
             raise SparkNeededError("the batch is large")
         began = time.thread_time()
@@ -68,12 +69,12 @@ class MeasuredEngine:
             outcome = self._engine.execute(job, batch)
         except SparkNeededError:
             with self._placement.locked() as placement:
-                placement.gave_up(job.sink_id, size, at=time.monotonic())
+                placement.gave_up(job.sink_id, size, at=clock.monotonic())
             raise
         seconds = time.thread_time() - began
         with self._placement.locked() as placement:
-            placement.ran_in_process(job.sink_id, size, seconds, at=time.monotonic())
-            wants_spark = placement.wants_spark(time.monotonic())
+            placement.ran_in_process(job.sink_id, size, seconds, at=clock.monotonic())
+            wants_spark = placement.wants_spark(clock.monotonic())
         if wants_spark:
             self._start_spark()
         return outcome

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent import futures
 from concurrent.futures import Future
@@ -16,6 +15,7 @@ from sinkql.allocator import keep_freed
 from sinkql.connector_api.registry import Registry
 from sinkql.connector_api.stream import Context
 from sinkql.errors import LeaseHeldError, LeaseLostError, SinkqlError
+from sinkql.machine import clock
 from sinkql.runtime.batch.control import Control
 from sinkql.runtime.batch.events import Progress
 from sinkql.runtime.process.capture_processes import CaptureDirectory
@@ -108,9 +108,9 @@ class _Application:
             for work in self.first:
                 if not self.workload.stay or self.workload.takeover or self._can_begin(work):
                     self._begin(work, host)
-            self._workload_read_at = self._busy_at = time.monotonic()
+            self._workload_read_at = self._busy_at = clock.monotonic()
             while self._has_work():
-                time.sleep(_LOOK_SECONDS)
+                clock.sleep(_LOOK_SECONDS)
                 self._collect_outcomes()
                 self._end_unread_views()
                 if self.stopping.is_set():
@@ -121,7 +121,7 @@ class _Application:
                     if self._is_stuck():
                         patience = _PATIENCE_SECONDS
                         self._abandon_stuck()
-                elif not self.workload.once and time.monotonic() > self._workload_read_at + _WORKLOAD_SECONDS:
+                elif not self.workload.once and clock.monotonic() > self._workload_read_at + _WORKLOAD_SECONDS:
                     self._begin_wanted(host)
         finally:
             ended.set()
@@ -132,7 +132,7 @@ class _Application:
 
     def _is_stuck(self) -> bool:
         """Return whether stopping takes too long although no batch is worth waiting for."""
-        now = time.monotonic()
+        now = clock.monotonic()
         if self._stopped_at is None:
             self._stopped_at = now
         if now <= self._stopped_at + _PATIENCE_SECONDS:
@@ -174,7 +174,7 @@ class _Application:
     def _has_work(self) -> bool:
         if self.running:
             return True
-        return self.workload.stay and not self.stopping.is_set() and time.monotonic() < self._busy_at + _LINGER_SECONDS
+        return self.workload.stay and not self.stopping.is_set() and clock.monotonic() < self._busy_at + _LINGER_SECONDS
 
     def _end_unread_views(self) -> None:
         """End the jobs of views if all sinks that read them have ended."""
@@ -194,7 +194,7 @@ class _Application:
 
     def _begin_wanted(self, host: SinkHost) -> None:
         """Begin sinks that were added to the workload, and failed ones that must run again."""
-        self._workload_read_at = time.monotonic()
+        self._workload_read_at = clock.monotonic()
         try:
             assignments = _assignments_of(self.spark.cluster, self.workload.workload)
             if assignments:
@@ -220,14 +220,14 @@ class _Application:
 
     def _measure(self, ended: threading.Event) -> None:
         """Report the progress of all sinks until the end, in a thread that a slow source may delay."""
-        while not ended.wait(_MEASURE_SECONDS):
+        while not clock.wait(ended, _MEASURE_SECONDS):
             for runner, _ in list(self.running.values()):
                 with suppress(Exception):  # a missing figure ends no sink
                     runner.status.report_progress()
 
     def _renew(self, ended: threading.Event) -> None:
         """Extend the leases until the end; stop the sinks whose lease another process has taken."""
-        while not ended.wait(self.workload.control.lease_seconds / 3):
+        while not clock.wait(ended, self.workload.control.lease_seconds / 3):
             leased = {runner.sink_id: runner for runner, _ in list(self.running.values()) if runner.leased}
             if not leased:
                 continue

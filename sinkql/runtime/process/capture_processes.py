@@ -12,7 +12,6 @@ import os
 import signal
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -26,6 +25,7 @@ from sinkql.capture.log import LogDirectory
 from sinkql.capture.runner import CaptureRunner
 from sinkql.connector_api.cdc import CapturedSource, LogFiles, LogRetention, OpenStream, Stream
 from sinkql.errors import SinkqlError
+from sinkql.machine import clock
 from sinkql.runtime.process.signals import become_child, hold_signals
 
 
@@ -83,7 +83,7 @@ class CaptureProcesses:
 
     def look(self) -> None:
         """Start the keeper if there is a source to capture, or start it again; this process must have no Spark yet."""
-        now = time.monotonic()
+        now = clock.monotonic()
         if self.directory is None or now < self._checked_at + _LOOK_SECONDS:
             return
         if self._keeper is not None and self._keeper.is_alive():
@@ -106,7 +106,7 @@ class CaptureProcesses:
             watcher.join()
 
     def _watch(self, ended: threading.Event, stop: Callable[[], None]) -> None:
-        while self._keeper is not None and not ended.wait(_LOOK_SECONDS):
+        while self._keeper is not None and not clock.wait(ended, _LOOK_SECONDS):
             if not self._keeper.is_alive() and self._has_captures():
                 self.lost = True
                 stop()
@@ -181,7 +181,7 @@ def _keep_running(stopping: threading.Event, directory: CaptureDirectory) -> Non
                 pass  # the catalog is read again later
             except Exception as error:  # no other failure ends the captures either
                 printed = _print_once(error, printed)
-            stopping.wait(_LOOK_SECONDS)
+            clock.wait(stopping, _LOOK_SECONDS)
     finally:
         for capture in running.values():
             capture.process.terminate()
@@ -210,11 +210,11 @@ def _update_processes(running: dict[str, _CaptureProcess], directory: CaptureDir
             del running[id_]
     for id_, capturing in wanted.items():
         before = running.get(id_)
-        if before is not None and (before.process.is_alive() or time.monotonic() < _restart_at(before)):
+        if before is not None and (before.process.is_alive() or clock.monotonic() < _restart_at(before)):
             continue
         deaths = _count_deaths(before) if before is not None else 0
         process = _fork(_capture, directory, capturing) if capturing is not None else _fork(capture_all, directory, id_)
-        running[id_] = _CaptureProcess(capturing, process, deaths, time.monotonic())
+        running[id_] = _CaptureProcess(capturing, process, deaths, clock.monotonic())
 
 
 def _restart_at(capture: _CaptureProcess) -> float:
@@ -227,7 +227,7 @@ def _backoff(capture: _CaptureProcess) -> float:
 
 def _count_deaths(capture: _CaptureProcess) -> int:
     """Return how many processes have died in quick succession, including this one."""
-    return 1 if time.monotonic() > capture.since + 2 * _backoff(capture) else capture.deaths + 1
+    return 1 if clock.monotonic() > capture.since + 2 * _backoff(capture) else capture.deaths + 1
 
 
 def _capture(stopping: threading.Event, directory: CaptureDirectory, capturing: CaptureAssignment) -> None:
@@ -256,7 +256,7 @@ def capture_all(stopping: threading.Event, directory: CaptureDirectory, kind: st
             while not stopping.is_set():
                 with suppress(SinkqlError):  # the catalog is read again later
                     _update_threads(running, directory, kind, open_stream)
-                stopping.wait(_LOOK_SECONDS)
+                clock.wait(stopping, _LOOK_SECONDS)
         finally:
             for capture in running.values():
                 capture.stopping.set()

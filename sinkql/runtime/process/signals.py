@@ -7,9 +7,10 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from sinkql.machine import clock
 
 _LOOK_SECONDS = 1.0
 
@@ -48,7 +49,7 @@ def watch_parent(parent: int, stopping: threading.Event) -> None:
 
     def look() -> None:
         while os.getppid() == parent:
-            time.sleep(_LOOK_SECONDS)
+            clock.sleep(_LOOK_SECONDS)
         stopping.set()
 
     threading.Thread(target=look, daemon=True).start()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 import traceback
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -13,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from types import FrameType
 
 from sinkql.errors import SinkqlError
+from sinkql.machine import clock
 from sinkql.runtime.batch.events import Event, JavaMissing, Progress, SinkElsewhere, SinkStopped
 from sinkql.runtime.process.application import RunSpec, run_application
 from sinkql.runtime.process.capture_processes import captures_running
@@ -54,7 +54,7 @@ def run_until_done(workload: RunSpec) -> list[SinkOutcome]:
                 if stopping.is_set():  # also a child that was started while the signal arrived
                     for child in children:
                         child.stop()
-                time.sleep(_LOOK_SECONDS)
+                clock.sleep(_LOOK_SECONDS)
     for child in children:
         outcomes += child.outcomes()
     by_sink = {outcome.sink: replace(outcome, signal=stopping.number) for outcome in outcomes}
@@ -86,7 +86,7 @@ def run_until_stopped(workload: RunSpec) -> list[SinkOutcome]:
     with _signals(stopping, fleet.children), captures_running(workload.captures) as captures:
         fleet.update()
         while fleet.children or not (stopping.is_set() or workload.once):
-            time.sleep(_LOOK_SECONDS)
+            clock.sleep(_LOOK_SECONDS)
             fleet.collect_outcomes(stopping)
             if stopping.is_set():
                 fleet.stop()
@@ -152,7 +152,7 @@ class _Fleet:
                 if child is not None and child.settings != settings(works[0]):
                     child.stop()  # it is started again once it has ended
                 free = works if self.workload.once else [work for work in works if self._is_free(work, child)]
-                if child is None and free and time.monotonic() >= self._not_before.get(cluster, 0.0):
+                if child is None and free and clock.monotonic() >= self._not_before.get(cluster, 0.0):
                     self.children.append(Child.start(free, self.workload, self.children))
         except SinkqlError:
             return  # the catalog is read again later
@@ -172,7 +172,7 @@ class _Fleet:
                     self.workload.progress(SinkStopped(outcome.sink, outcome.ending, outcome.error))
             deaths = self._deaths.get(child.cluster, 0) + 1 if child.died() and not stopping.is_set() else 0
             self._deaths[child.cluster] = deaths
-            self._not_before[child.cluster] = time.monotonic() + (min(_LONGEST_WAIT, 2.0**deaths) if deaths else 0)
+            self._not_before[child.cluster] = clock.monotonic() + (min(_LONGEST_WAIT, 2.0**deaths) if deaths else 0)
 
     def _is_free(self, work: SinkAssignment, child: Child | None) -> bool:
         """Return whether no process runs a sink; report once that another process does."""

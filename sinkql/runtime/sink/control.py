@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from sinkql import physical
 from sinkql.errors import SinkqlError
 from sinkql.lowering.placement import reason_for_spark, spark_idle_seconds
+from sinkql.machine import clock
 from sinkql.runtime.batch.control import Desired
 from sinkql.runtime.batch.events import Ending, SinkReached
 from sinkql.runtime.batch.loop import BatchLoop
@@ -72,7 +73,7 @@ class SinkControl:
         if self.host.once:
             self.host.ended.elsewhere.add(self._sink_id)
             return "caught up"
-        self.host.stopping.wait(_LOOK_SECONDS)
+        clock.wait(self.host.stopping, _LOOK_SECONDS)
         return "stopped" if self.is_stopping() else None
 
     def watch(self, loop: BatchLoop, scheduled: ScheduledSink, batch: threading.Lock) -> Ending | None:
@@ -81,7 +82,7 @@ class SinkControl:
         `batch` is held while no batch may run. Raises the error of a batch that the scheduler gave up.
         """
         while True:
-            self.wake.wait(_LOOK_SECONDS)
+            clock.wait(self.wake, _LOOK_SECONDS)
             self.wake.clear()
             if loop.caught_up():
                 return "caught up"

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
-import uuid
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -16,6 +14,8 @@ from sinkql import physical
 from sinkql.connector_api.registry import Registry
 from sinkql.connector_api.stream import Context
 from sinkql.errors import SinkqlError
+from sinkql.machine import clock
+from sinkql.machine.randomness import new_id
 from sinkql.runtime.batch.control import Control, Desired
 from sinkql.runtime.batch.engine import Engine
 from sinkql.runtime.batch.events import Ending, Progress
@@ -85,10 +85,10 @@ class ClaimQueue:
                 if stopped or (is_first and self._count_claims() < (1 if self._first else _MOST_CLAIMS)):
                     self._waiting.remove(turn)
                     if not stopped:
-                        self._claims[turn] = time.monotonic()
+                        self._claims[turn] = clock.monotonic()
                     self._wake_first()
                     break
-            turn.wait(_LOOK_SECONDS if is_first else _REST_SECONDS)
+            clock.wait(turn, _LOOK_SECONDS if is_first else _REST_SECONDS)
         if stopped:
             raise CancelledError
 
@@ -98,7 +98,7 @@ class ClaimQueue:
             self._waiting[0].set()
 
     def _count_claims(self) -> int:
-        since = time.monotonic() - _PATIENCE_SECONDS
+        since = clock.monotonic() - _PATIENCE_SECONDS
         return sum(began > since for began in self._claims.values())
 
 
@@ -132,7 +132,7 @@ class DesiredStates:
     def _state(self, sink_id: str) -> tuple[Desired, int | None]:
         with self._lock:
             self._ids.add(sink_id)
-            old = time.monotonic() >= self._read_at + self.every_seconds
+            old = clock.monotonic() >= self._read_at + self.every_seconds
             if old or (self._error is None and sink_id not in self._states):
                 self._read()
             if self._error is not None:
@@ -144,7 +144,7 @@ class DesiredStates:
             self._states, self._error = dict(self.control.desired_states(self._ids)), None
         except SinkqlError as error:
             self._error = error  # waiting sinks do not each ask a catalog that does not answer
-        self._read_at = time.monotonic()
+        self._read_at = clock.monotonic()
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +205,7 @@ class SharedSpark:
         from sinkql.runtime.spark.batch_worker import SparkWorker  # pyspark is imported with the first start
 
         with self.in_use():
-            return SparkWorker(self.session(), self.folder / uuid.uuid4().hex[:8], run_round)
+            return SparkWorker(self.session(), self.folder / new_id()[:8], run_round)
 
     def engine(self, session: Callable[[], SparkSession], buckets: int) -> PlacedEngine:
         """Return the engine of a sink, which gets the session for the first batch that needs it."""
@@ -252,7 +252,7 @@ class SinkHost:
     stopping: threading.Event = field(default_factory=threading.Event)
     claim_queues: dict[str, ClaimQueue] = field(default_factory=lambda: defaultdict(ClaimQueue))
     ended: EndedSinks = field(default_factory=EndedSinks)
-    since_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
+    since_ms: int = field(default_factory=clock.time_ms)
     """When the run began: a run with `once` commits what was available then."""
     scheduler: BatchScheduler = field(init=False)
     desired_states: DesiredStates = field(init=False)

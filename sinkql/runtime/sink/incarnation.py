@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from sinkql import physical
 from sinkql.connector_api.stream import Context, JobOffsets, Reader
 from sinkql.errors import SinkqlError
 from sinkql.lowering.placement import reason_for_spark
+from sinkql.machine import clock
 from sinkql.runtime.batch.clock import with_clock
 from sinkql.runtime.batch.dead_letter import open_dead_letter_table
 from sinkql.runtime.batch.engine import SparkNeededError
@@ -72,14 +72,14 @@ class BatchTracker:
         A sink's first batches do not count until one commits or has run for a while.
         """
         began_at = self._first_began_at
-        return self.lock.locked() and not (began_at is not None and time.monotonic() < began_at + _YOUNG_SECONDS)
+        return self.lock.locked() and not (began_at is not None and clock.monotonic() < began_at + _YOUNG_SECONDS)
 
     @contextmanager
     def hold(self) -> Iterator[None]:
         """Hold the lock for a batch."""
         with self.lock:
             if not self._committed:
-                self._first_began_at = time.monotonic()
+                self._first_began_at = clock.monotonic()
             try:
                 yield
             finally:
@@ -214,7 +214,7 @@ class Incarnation:
             nonlocal looked_at
             if self.control.is_stopping():
                 raise StoppedError
-            now = time.monotonic()
+            now = clock.monotonic()
             if now < looked_at + _LOOK_SECONDS:
                 return
             looked_at = now

@@ -6,7 +6,6 @@ An OPTIMIZE SINK runs in small steps. Waits are read from the catalog for all si
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from sinkql.connector_api.requests import pending_waits, wait_store
 from sinkql.connector_api.source_options import has_dead_letter_table
 from sinkql.connector_api.stream import Compacted, Context, JobOffsets
 from sinkql.errors import FencedError, SinkqlError
+from sinkql.machine import clock
 from sinkql.runtime.batch.control import Control
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.storage.key_value import KeyValueStore
@@ -77,14 +77,14 @@ def run_optimize_request(loop: BatchLoop, control: Control, batch: threading.Loc
                 control.optimizing(
                     sink_id, number, files=progress.total().files_before, of=loop.maintenance.files_to_optimize()
                 )
-            progress.add(*loop.maintenance.optimize(_until(time.monotonic() + AT_ONCE, stops)))
+            progress.add(*loop.maintenance.optimize(_until(clock.monotonic() + AT_ONCE, stops)))
         except SinkqlError as error:
             _record(control, sink_id, number, Compacted(problem=f"{error.code}: {error.message}"))
             raise
         finally:
             batch.release()
         if not progress.finished:
-            time.sleep(_PAUSE)  # a waiting batch comes first
+            clock.sleep(_PAUSE)  # a waiting batch comes first
     _record(control, sink_id, number, progress.total())
 
 
@@ -105,7 +105,7 @@ def acquire_between_batches(batch: threading.Lock, stops: Callable[[], bool]) ->
 
 
 def _until(end: float, stops: Callable[[], bool]) -> Callable[[], bool]:
-    return lambda: time.monotonic() < end and not stops()
+    return lambda: clock.monotonic() < end and not stops()
 
 
 def run_replay_request(loop: BatchLoop, notes: KeyValueStore, batch: threading.Lock, stops: Callable[[], bool]) -> None:
@@ -148,12 +148,12 @@ class WaitRequests:
     def pending(self, context: Context) -> list[str]:
         """Return the names of the waits for a sink."""
         with self._lock:
-            if time.monotonic() >= self._read_at + self.every_seconds:
+            if clock.monotonic() >= self._read_at + self.every_seconds:
                 try:
                     self._pending = pending_waits(_notes(context))
                 except SinkqlError:
                     self._pending = {}  # the catalog is read again later
-                self._read_at = time.monotonic()
+                self._read_at = clock.monotonic()
             return self._pending.get(context.sink_id, [])
 
 

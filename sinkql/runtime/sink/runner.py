@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-import time
-import uuid
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from sinkql import physical
 from sinkql.errors import LateError, LeaseHeldError, SinkqlError
 from sinkql.lowering.placement import reason_for_spark
+from sinkql.machine import clock
+from sinkql.machine.randomness import new_id
 from sinkql.runtime.batch import failure
 from sinkql.runtime.batch.attempt import OutdatedStartError
 from sinkql.runtime.sink.control import SinkControl
@@ -57,7 +57,7 @@ class SinkRunner:
     host: SinkHost
     first: SinkAssignment
     takeover: bool = False
-    owner: str = field(default_factory=lambda: uuid.uuid4().hex)
+    owner: str = field(default_factory=new_id)
     leased: bool = field(default=False, init=False)
     wake: threading.Event = field(default_factory=threading.Event, init=False)
     batches: BatchTracker = field(default_factory=BatchTracker, init=False)
@@ -199,9 +199,9 @@ class SinkRunner:
 
     def _wait(self, seconds: float, *, between: bool) -> None:
         """Wait until the sink must stop, or `between` two incarnations until it changes."""
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0 and not self.control.is_stopping():
-            self.host.stopping.wait(min(left, 0.2))
+        until = clock.monotonic() + seconds
+        while (left := until - clock.monotonic()) > 0 and not self.control.is_stopping():
+            clock.wait(self.host.stopping, min(left, 0.2))
             if between and (self.follower.differs() or self.control.desired() != "running"):
                 break
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from contextlib import suppress
 
 from sinkql import physical
 from sinkql.connector_api.stream import Offsets
 from sinkql.errors import SinkqlError
+from sinkql.machine import clock
 from sinkql.planner.name import short_name
 from sinkql.runtime.batch.clock import with_clock
 from sinkql.runtime.batch.timeline import Timeline
@@ -34,7 +34,7 @@ def wait_for_views(job: physical.Job, host: SinkHost, stops: Callable[[], bool])
                 has_caught_up = has_caught_up or _catch_up_check(view, host)
                 if has_caught_up():
                     break
-            host.stopping.wait(_LOOK_SECONDS)
+            clock.wait(host.stopping, _LOOK_SECONDS)
         if view in host.ended.errors:
             raise _failed_view_error(view, host, host.ended.errors[view])
     _await_tick(job, host, stops)
@@ -46,12 +46,12 @@ def _await_tick(job: physical.Job, host: SinkHost, stops: Callable[[], bool]) ->
         return
     context = host.contexts(job)
     readers = with_clock(job, {read.source: host.registry.reader(read, context) for read in job.reads()})
-    timeline, began = Timeline.from_job(job, readers, context.folder, context.ticks), time.monotonic()
+    timeline, began = Timeline.from_job(job, readers, context.folder, context.ticks), clock.monotonic()
     if not timeline.is_joint:
         return
     begin = {name: readers[name].initial(at_end=False) for name in job.timeline}
-    while not stops() and not timeline.meets(begin) and time.monotonic() < began + _ABSENT_SECONDS:
-        host.stopping.wait(_LOOK_SECONDS)
+    while not stops() and not timeline.meets(begin) and clock.monotonic() < began + _ABSENT_SECONDS:
+        clock.wait(host.stopping, _LOOK_SECONDS)
 
 
 def _catch_up_check(view: str, host: SinkHost) -> Callable[[], bool]:
@@ -61,7 +61,7 @@ def _catch_up_check(view: str, host: SinkHost) -> Callable[[], bool]:
         return lambda: True
     job, context = work.job, host.contexts(work.job)
     readers = with_clock(job, {read.source: host.registry.reader(read, context) for read in job.reads()})
-    writer, began = host.registry.writer(job.write, context), time.monotonic()
+    writer, began = host.registry.writer(job.write, context), clock.monotonic()
     targets: dict[str, Offsets] = {}
 
     def has_caught_up() -> bool:
@@ -76,7 +76,7 @@ def _catch_up_check(view: str, host: SinkHost) -> Callable[[], bool]:
                     return True
         if host.control.is_held(view):
             return False
-        waited = time.monotonic() - began
+        waited = clock.monotonic() - began
         if waited > _BEGUN_SECONDS and (error := host.control.failure(view)) is not None:
             raise _failed_view_error(view, host, error)
         return waited > _ABSENT_SECONDS

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 from sinkql import physical
 from sinkql.connector_api.stream import Context
 from sinkql.errors import SinkqlError, UnforeseenError
+from sinkql.machine import clock
 from sinkql.runtime.batch.events import Progress, SparkRested, SparkStarted, SparkStarting
 from sinkql.runtime.spark.scratch_folder import ScratchFolder
 from sinkql.runtime.spark.setting_path import with_absolute_paths
@@ -60,7 +60,7 @@ class SparkApplication:
     def _begun(self) -> SparkStart:
         from sinkql.runtime.spark.session import SparkStart  # pyspark is imported with the first start
 
-        began = time.monotonic()
+        began = clock.monotonic()
         self._folder.take()
         with self._start_lock:
             start = self._start
@@ -70,7 +70,7 @@ class SparkApplication:
                 start = None
             if start is None or start.failed:
                 start = self._start = SparkStart(self.settings)
-            if start.begin(lambda: self._progress(SparkStarted(self.cluster, time.monotonic() - began))):
+            if start.begin(lambda: self._progress(SparkStarted(self.cluster, clock.monotonic() - began))):
                 self._progress(SparkStarting(self.cluster))
         return start
 

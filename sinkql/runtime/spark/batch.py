@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -13,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from sinkql import physical
 from sinkql.connector_api.stream import WriteResult
+from sinkql.machine.randomness import new_id
 from sinkql.runtime.batch import failure
 from sinkql.runtime.batch.engine import Batch
 from sinkql.runtime.local.task import ReadTask, SourceColumns, Used, fused_task, read_task, used_columns
@@ -85,9 +85,9 @@ class SparkBatch:
 
     def _stage(self, task: ReadTask) -> Input:
         arrangements = self.batch.arrangements
-        staged = StagedRows(arrangements.home, f"{arrangements.epoch}-{uuid.uuid4().hex}")
+        staged = StagedRows(arrangements.home, f"{arrangements.epoch}-{new_id()}")
         self._staged.append(staged)
-        rows = task.rows(range(len(task.splits)), uuid.uuid4().hex, self.words.append)
+        rows = task.rows(range(len(task.splits)), new_id(), self.words.append)
         return Input(staged.stage(rows, task.schema()), staged.read_task())
 
     def spread(self, count: int) -> int:
@@ -121,7 +121,7 @@ class SparkBatch:
         here = self.here
         for source, number in missing:
             if source in here:
-                for _ in reads[source].rows([number], uuid.uuid4().hex, self.words.append):
+                for _ in reads[source].rows([number], new_id(), self.words.append):
                     pass
         there = [split for split in missing if split[0] not in here]
         if there:

@@ -12,12 +12,12 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from sinkql.local_path import cache_folder
+from sinkql.machine import clock
 
 _OFF = "SINKQL_ARCHIVE"
 _VARIABLES = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "PYSPARK_SUBMIT_ARGS")
@@ -63,7 +63,7 @@ class Archive:
         """Return the lock of the process that makes the archive; None if another process has it, or has tried today."""
         place = os.statvfs(self.path.parent)
         lock = self.path.with_suffix(".tried")
-        tried = lock.exists() and time.time() < lock.stat().st_mtime + _TRY_AGAIN_SECONDS
+        tried = lock.exists() and clock.time() < lock.stat().st_mtime + _TRY_AGAIN_SECONDS
         if tried or place.f_bavail * place.f_frsize < _ROOM:
             return None
         held = os.open(lock, os.O_CREAT | os.O_RDWR, 0o600)
@@ -102,7 +102,7 @@ def archive_of(home: Path, spark: Path) -> Archive:
 def tidy(path: Path) -> None:
     """Delete all but the most recently used archives, and the unfinished files of killed processes."""
     archives = sorted(path.parent.glob("spark-*.jsa"), key=lambda file: file.stat().st_mtime)
-    torn = [file for file in path.parent.glob("spark-*.draft") if file.stat().st_mtime < time.time() - _TORN_SECONDS]
+    torn = [file for file in path.parent.glob("spark-*.draft") if file.stat().st_mtime < clock.time() - _TORN_SECONDS]
     for archive in (*archives[:-_KEPT], *torn):
         archive.unlink(missing_ok=True)
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # its customary name
 
+from sinkql.machine import clock
 from sinkql.runtime.spark import session as spark
 from sinkql.runtime.spark.batch_worker import SparkWorker
 from sinkql.runtime.spark.class_archive import archive_of, tidy
@@ -66,7 +67,7 @@ def _rehearse(draft: Path) -> None:
 
             worker = SparkWorker(session, Path(folder) / "worker", play)
             worker.start_round()
-            done.wait(_PATIENCE_SECONDS)
+            clock.wait(done, _PATIENCE_SECONDS)
             worker.stop()
         finally:
             spark.stop(session, _PATIENCE_SECONDS)

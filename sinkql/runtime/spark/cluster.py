@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import threading
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +18,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 
 from sinkql.errors import SinkqlError
+from sinkql.machine import clock
 from sinkql.runtime.spark import internals
 from sinkql.runtime.spark.master import ADDRESSED, KUBERNETES, STANDALONE, own_address, unanswered
 from sinkql.runtime.spark.package import cached_archives, python_version
@@ -139,7 +139,7 @@ def ship_archives(context: SparkContext, conf: Mapping[str, str]) -> None:
         archives.put(_OF_ALL, jvm.scala.collection.concurrent.TrieMap())
     for path, _, folder in (archive.partition("#") for archive in conf.get(_HANDED_OUT, "").split(",") if archive):
         url = java.env().rpcEnv().fileServer().addFile(jvm.java.io.File(path))
-        archives.apply(_OF_ALL).put(f"{url}#{folder}", time.time_ns() // 1_000_000)
+        archives.apply(_OF_ALL).put(f"{url}#{folder}", clock.time_ms())
 
 
 def _trusted(conf: Mapping[str, str], folder: Path) -> dict[str, str]:
@@ -198,7 +198,7 @@ class Executors:
         The application stays if none comes in time, and another call continues to wait. Returns early if it `stops`.
         """
         with self._trying:
-            deadline = time.monotonic() + self._patience
+            deadline = clock.monotonic() + self._patience
             while not self._tried and not stops():
                 try:
                     self._try(deadline)
@@ -227,9 +227,9 @@ class Executors:
 
     def _try(self, deadline: float) -> None:
         if not self._count() and not self._asked:  # executors come without a job, or only for one
-            if time.monotonic() > deadline:
+            if clock.monotonic() > deadline:
                 raise self._missing()
-            time.sleep(_LOOK_SECONDS)
+            clock.sleep(_LOOK_SECONDS)
             return
         try:
             self._context.parallelize([0], 1).map(lambda _: None).collect()
@@ -241,9 +241,9 @@ class Executors:
 
     def _watch(self) -> None:
         alone_at: float | None = None
-        asked_at = time.monotonic()
+        asked_at = clock.monotonic()
         with suppress(Py4JError, OSError):  # Java has ended
-            while not self._left.wait(_WATCH_SECONDS):
+            while not clock.wait(self._left, _WATCH_SECONDS):
                 if self._given_up():
                     return
                 if self._count():
@@ -251,16 +251,16 @@ class Executors:
                     self._logged = self._length()
                     continue
                 waiting = bool(self._tracker.getActiveJobsIds())
-                if (waiting or self._trying.locked()) and time.monotonic() > asked_at + _ASK_SECONDS:
-                    asked_at = time.monotonic()
+                if (waiting or self._trying.locked()) and clock.monotonic() > asked_at + _ASK_SECONDS:
+                    asked_at = clock.monotonic()
                     if self._forgotten():
                         self._give_up(_FORGOTTEN)
                         return
                 if not waiting:
                     alone_at = None
                 elif alone_at is None:
-                    alone_at = time.monotonic()
-                elif time.monotonic() > alone_at + self._patience:
+                    alone_at = clock.monotonic()
+                elif clock.monotonic() > alone_at + self._patience:
                     self.error = self._missing()
                     self._java.cancelAllJobs()
 

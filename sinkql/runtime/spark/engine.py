@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable
 from functools import partial
 
@@ -11,6 +10,7 @@ from pyspark.sql import SparkSession
 from sinkql import physical
 from sinkql.connector_api.stream import WriteResult
 from sinkql.errors import SinkqlError
+from sinkql.machine.randomness import new_id
 from sinkql.runtime.batch import failure
 from sinkql.runtime.batch.engine import Batch, Outcome
 from sinkql.runtime.local.task import fusable, source_tallies
@@ -45,7 +45,7 @@ class SparkEngine:
 
     def execute(self, job: physical.Job, batch: Batch) -> Outcome:
         """Run the batch; raises a task's SinkqlError unchanged, SQ3201 for an expression that failed for a row."""
-        key = uuid.uuid4().hex  # input data cannot contain it
+        key = new_id()  # input data cannot contain it
         with task_reports(self.spark.sparkContext, key) as (leave, words):
             frames = Frames(self, job, batch, key, leave, words)
             try:

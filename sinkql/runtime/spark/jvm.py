@@ -14,7 +14,6 @@ import signal
 import subprocess
 import tempfile
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,6 +24,7 @@ from py4j.protocol import Py4JError
 from pyspark.java_gateway import launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
 
+from sinkql.machine import clock
 from sinkql.runtime.spark.settings import PATIENCE_SECONDS, PORT
 
 _LOOK_SECONDS = 0.05
@@ -77,7 +77,7 @@ class Jvm:
             if self._killed:
                 raise JvmEndedError
             running.get().stop()
-            time.sleep(_LOOK_SECONDS)
+            clock.sleep(_LOOK_SECONDS)
             running = contexts.getActive()
         return gateway
 
@@ -104,7 +104,7 @@ class Jvm:
             while not answer.exists():
                 if self._process.poll() is not None:
                     raise JvmEndedError(f"Java ended with exit code {self._process.returncode}")
-                time.sleep(_LOOK_SECONDS)
+                clock.sleep(_LOOK_SECONDS)
             with answer.open("rb") as data:
                 port, secret = read_int(data), UTF8Deserializer().loads(data)
         with _variables({PORT: str(port), _SECRET: secret}):

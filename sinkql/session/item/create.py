@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -17,6 +16,7 @@ from sinkql.connector_api.registry import Registry
 from sinkql.connector_api.source_options import LOG_FACT, state_of_cluster
 from sinkql.errors import SinkqlError
 from sinkql.lowering.materialized_view import VIEW_ID
+from sinkql.machine.randomness import new_uuid
 from sinkql.planner import Planned
 from sinkql.planner.edit.qualify import qualify
 from sinkql.planner.item.source import sampled
@@ -101,13 +101,13 @@ def _new_facts(statement: ast.Create, catalog: Catalog) -> dict[str, Any]:
         case ast.CreateSource(kind=kind) | ast.CreateTableFrom(source=None, kind=kind) if (
             kind in registry.sources and registry.sources[kind].stream is not None
         ):
-            return {"source_id": str(uuid.uuid4()), **_log_facts(statement, Scope(catalog.plans, registry))}
+            return {"source_id": new_uuid(), **_log_facts(statement, Scope(catalog.plans, registry))}
         case ast.CreateSink():
-            return {"sink_id": str(uuid.uuid4())}
+            return {"sink_id": new_uuid()}
         case ast.CreateTable():
-            return {"table_id": str(uuid.uuid4())}
+            return {"table_id": new_uuid()}
         case ast.CreateView() if has_own_job(statement):
-            return {VIEW_ID: str(uuid.uuid4())}
+            return {VIEW_ID: new_uuid()}
         case _:
             return {}
 

@@ -6,8 +6,6 @@ The intent log records each drop first, so that another process finishes a drop 
 from __future__ import annotations
 
 import shutil
-import time
-import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +16,8 @@ from sinkql.catalog.coordination.control import Holder
 from sinkql.catalog.coordination.intent_log import Intent
 from sinkql.catalog.operation import Draft, removing
 from sinkql.errors import Notice, SinkqlError
+from sinkql.machine import clock
+from sinkql.machine.randomness import new_uuid
 from sinkql.planner.name import short_name
 from sinkql.session.item.state_cleanup import captured_sources, delete_captured, delete_states, state_locations
 from sinkql.session.item.target_table import delete_sink_tags, drop_targets
@@ -126,7 +126,7 @@ def _stop_and_delete(
     """
     left: list[Notice] = []
     desired_states = {sink_id: catalog.control.desired(sink_id) for sink_id in sinks.values()}
-    owner = f"drop-{uuid.uuid4()}"
+    owner = f"drop-{new_uuid()}"
     number = catalog.intent_log.begin(intent, content)
     try:
         _stop_sinks(sinks, catalog, owner=owner, wait_seconds=wait_seconds)
@@ -173,7 +173,7 @@ def _finish_commit(intent: Intent, catalog: Catalog) -> None:
 
 def _finish(intent: Intent, catalog: Catalog) -> None:
     sinks: Mapping[str, str] = intent.content["sinks"]
-    owner = f"drop-{uuid.uuid4()}"
+    owner = f"drop-{new_uuid()}"
     if not all(catalog.control.claim_for_drop(sink_id, owner=owner) for sink_id in sinks.values()):
         return
     while True:
@@ -251,12 +251,12 @@ def _stop_sinks(sinks: Mapping[str, str], catalog: Catalog, *, owner: str, wait_
     for sink_id in sinks.values():
         control.set_desired(sink_id, "dropped")
     failpoint.point("drop-wished")
-    until = time.monotonic() + wait_seconds
+    until = clock.monotonic() + wait_seconds
     for name, sink_id in sinks.items():
         while not control.claim_for_drop(sink_id, owner=owner):
-            if time.monotonic() > until:
+            if clock.monotonic() > until:
                 raise _still_running_error(short_name(name, catalog.plans), catalog.control.holder(sink_id))
-            time.sleep(_POLL_SECONDS)
+            clock.sleep(_POLL_SECONDS)
 
 
 def _still_running_error(name: str, holder: Holder | None) -> SinkqlError:

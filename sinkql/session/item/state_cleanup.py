@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -20,6 +18,8 @@ from sinkql.connectors.view.log import position_path
 from sinkql.errors import Notice, SinkqlError
 from sinkql.lowering.job import lower, lower_connection
 from sinkql.lowering.materialized_view import view_jobs
+from sinkql.machine import clock
+from sinkql.machine.randomness import new_uuid
 from sinkql.planner.name import short_name
 from sinkql.session.item.connector_access import CatalogAccess
 from sinkql.state_store.store import open_state_store
@@ -79,10 +79,10 @@ def delete_captured(captured: Sequence[Mapping[str, Any]], catalog: Catalog) -> 
 
 
 def _delete_on_server(data: Mapping[str, Any], catalog: Catalog) -> None:
-    control, owner = catalog.control, f"drop-{uuid.uuid4()}"
-    until = time.monotonic() + _WAIT_SECONDS
-    while not control.claim_for_drop(data["source_id"], owner=owner) and time.monotonic() < until:
-        time.sleep(_POLL_SECONDS)  # the capture ends after its last sink
+    control, owner = catalog.control, f"drop-{new_uuid()}"
+    until = clock.monotonic() + _WAIT_SECONDS
+    while not control.claim_for_drop(data["source_id"], owner=owner) and clock.monotonic() < until:
+        clock.sleep(_POLL_SECONDS)  # the capture ends after its last sink
     kind = catalog.registry.sources.get(data.get("kind", ""))
     if kind is None or kind.forget is None:
         return

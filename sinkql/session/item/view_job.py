@@ -6,7 +6,6 @@ because their tables and state belong to that plan.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -25,6 +24,7 @@ from sinkql.lowering.materialized_view import (
     readers_of,
     view_id,
 )
+from sinkql.machine.randomness import new_uuid
 from sinkql.physical.evolution import Evolution
 from sinkql.planner.item.view import has_own_job
 from sinkql.planner.name import short_name
@@ -104,7 +104,7 @@ def _views_become_jobs(
 ) -> ViewJobChange:
     """Return the change that makes views jobs. `statements` has new statements of some of them."""
     plans = catalog.plans
-    views = {name: str(uuid.uuid4()) for name in names}
+    views = {name: new_uuid() for name in names}
     if not views:
         return ViewJobChange()
     facts: dict[str, logical.Facts] = {}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import time
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -17,6 +15,8 @@ from sinkql.connector_api.types import arrow_type
 from sinkql.connectors.constant.reader import ConstantReader
 from sinkql.errors import SinkqlError
 from sinkql.lowering.job import lower_one_shot
+from sinkql.machine import clock
+from sinkql.machine.randomness import new_id
 from sinkql.runtime.batch.engine import Batch, SparkNeededError
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.runtime.state import manifest as state
@@ -61,9 +61,9 @@ def local_rows(relation: logical.Relation, inputs: Inputs) -> pa.Table | None:
 def _batch(folder: Path, readers: Mapping[str, Reader]) -> Batch:
     """Return the batch of all rows. Its clock is now, and all rows are new."""
     empty = state.empty(bucketing=LocalEngine.bucketing, buckets=1)
-    task = _CollectTask(uuid.uuid4().hex)
+    task = _CollectTask(new_id())
     splits: dict[str, list[Split]] = {name: [{}] for name in readers}
-    now = time.time_ns() // 1_000_000
+    now = clock.time_ms()
     return Batch(task, splits, readers, Arrangements(StateDirectory(folder), empty, 1, task.commit), clock=(0, now))
 
 

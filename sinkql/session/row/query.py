@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from sinkql import ast, evaluate, logical
@@ -12,6 +12,7 @@ from sinkql.catalog.system.item import SystemCatalog, SystemRows
 from sinkql.catalog.system.system_names import System, over_system
 from sinkql.errors import Span
 from sinkql.lowering.relation import reads_nothing
+from sinkql.machine import clock
 from sinkql.planner.name import qualified_name
 from sinkql.printer.clause import name as print_name
 from sinkql.session.item.connector_access import CatalogAccess
@@ -108,7 +109,7 @@ def preview(name: ast.Name, workspace: Workspace, limit: int) -> Result:
 
 def rows_now() -> datetime:
     """Return the present time in UTC, the time of a statement."""
-    return datetime.now(UTC).replace(tzinfo=None)
+    return clock.now().replace(tzinfo=None)
 
 
 def by_spark(

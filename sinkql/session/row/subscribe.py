@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,6 +12,8 @@ from sinkql.connector_api.types import python_values
 from sinkql.connectors.view.log import Entry
 from sinkql.errors import Notice, SinkqlError
 from sinkql.logical.type import BIGINT, BOOLEAN
+from sinkql.machine import clock
+from sinkql.machine.randomness import new_id
 from sinkql.planner.name import short_name, sql_name
 from sinkql.session.result import Result, Workspace
 from sinkql.session.row.view_contents import ViewContents, present_plan, view_contents
@@ -83,7 +83,7 @@ class _Subscription:
 
     def rows(self) -> Iterator[Row]:
         """Yield rows as they arrive. Raise SQ2657 if the view is dropped or has other columns."""
-        log, reader = self.contents.log, f"subscribe-{uuid.uuid4().hex}"
+        log, reader = self.contents.log, f"subscribe-{new_id()}"
         try:
             number, entry = self._wait_for_first(reader)
             if self.options.progress:
@@ -93,7 +93,7 @@ class _Subscription:
                     yield from self._changes(entry, table)
             if self.options.progress:
                 yield self._progress(entry.at + 1)
-            pinned_at = time.monotonic()
+            pinned_at = clock.monotonic()
             while last := log.last():
                 before = number
                 while number < last:
@@ -103,11 +103,11 @@ class _Subscription:
                         yield from self._changes(followed, table)
                     if self.options.progress:
                         yield self._progress(followed.at + 1)
-                if number > before or time.monotonic() > pinned_at + _PIN_SECONDS:
+                if number > before or clock.monotonic() > pinned_at + _PIN_SECONDS:
                     log.set_position(reader, number, passing=True)
-                    pinned_at = time.monotonic()
+                    pinned_at = clock.monotonic()
                 if last == log.last():
-                    time.sleep(_POLL_SECONDS)
+                    clock.sleep(_POLL_SECONDS)
             raise self._ended_error("was dropped")
         except FileNotFoundError:  # a drop deletes the runs
             raise self._ended_error("was dropped") from None
@@ -136,7 +136,7 @@ class _Subscription:
                 self.contents.log.set_position(reader, newest[0], passing=True)
                 if self.contents.log.entry(newest[0]) is not None:
                     return newest
-            time.sleep(_POLL_SECONDS)
+            clock.sleep(_POLL_SECONDS)
         raise self._ended_error("was dropped")
 
     def _changes(self, entry: Entry, table: pa.Table) -> Iterator[Row]:

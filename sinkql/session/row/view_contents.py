@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from sinkql.connectors.view.log import Entry, ViewLog, expired_log_error, view_l
 from sinkql.errors import Notice
 from sinkql.lowering.job import lower
 from sinkql.lowering.materialized_view import inputs_of, view_id, view_reads
+from sinkql.machine.randomness import new_id
 from sinkql.planner.name import short_name
 from sinkql.session.item.connector_access import CatalogAccess
 
@@ -47,7 +47,7 @@ class ViewContents:
     @contextmanager
     def pinned(self, plan: str) -> Iterator[tuple[int, Entry, str] | None]:
         """Pin the newest entry for the block. Yield its number, the entry and the reader's name; None without one."""
-        reader = f"query-{uuid.uuid4().hex}"
+        reader = f"query-{new_id()}"
         try:
             while (newest := self.ready(plan)) is not None:
                 self.log.set_position(reader, newest[0], passing=True)

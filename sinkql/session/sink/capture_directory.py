@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
-import uuid
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
@@ -29,6 +27,8 @@ from sinkql.connector_api.cdc import (
 )
 from sinkql.connector_api.stream import Offsets
 from sinkql.errors import LeaseLostError, SinkqlError
+from sinkql.machine import clock
+from sinkql.machine.randomness import new_id
 from sinkql.object_store.store import ObjectStore
 from sinkql.planner.name import short_name
 from sinkql.runtime.process.capture_processes import CaptureAssignment
@@ -121,7 +121,7 @@ class CatalogCaptureHost:
 
     directory: CatalogCaptureDirectory
     source: CapturedSource
-    owner: str = field(default_factory=lambda: uuid.uuid4().hex)
+    owner: str = field(default_factory=new_id)
     _renewed_at: float = 0.0
     _reported: CaptureProgress | None = None
     _reported_at: float = 0.0
@@ -136,19 +136,19 @@ class CatalogCaptureHost:
 
     def acquire(self) -> int | None:
         """Lease the source. Return the epoch, None while another process holds the lease."""
-        self._renewed_at = time.monotonic()
+        self._renewed_at = clock.monotonic()
         return self.directory.catalog.control.lease(self.source.id, owner=self.owner)
 
     def renew(self) -> bool:
         """Renew the lease when a third of its time has passed. Return whether this process still holds it."""
         control = self.directory.catalog.control
-        if time.monotonic() < self._renewed_at + control.lease_seconds / 3:
+        if clock.monotonic() < self._renewed_at + control.lease_seconds / 3:
             return True
         try:
             control.renew(self.source.id, owner=self.owner)
         except LeaseLostError:
             return False
-        self._renewed_at = time.monotonic()
+        self._renewed_at = clock.monotonic()
         return True
 
     def release(self) -> None:
@@ -160,7 +160,7 @@ class CatalogCaptureHost:
 
     def report(self, progress: CaptureProgress) -> None:
         """Store the progress of the capture: a new status or error immediately, else every few seconds."""
-        before, now = self._reported, time.monotonic()
+        before, now = self._reported, clock.monotonic()
         is_same = before is not None and (before.status, before.error) == (progress.status, progress.error)
         if is_same and not progress.last and now < self._reported_at + _REPORT_SECONDS:
             return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 from sinkql import ast, logical, physical
@@ -16,6 +15,7 @@ from sinkql.connector_api import requests as replaying
 from sinkql.connector_api.source_options import can_reread_source, has_dead_letter_table, may_replay_late
 from sinkql.errors import Notice, SinkqlError, error_codes, from_data
 from sinkql.lowering.job import lower
+from sinkql.machine import clock
 from sinkql.planner.name import short_name
 from sinkql.session.result import Result, Workspace
 from sinkql.session.sink.run import status
@@ -141,7 +141,7 @@ def replay(operation: ReplayRecords, workspace: Workspace, *, wait_seconds: floa
     requests = [
         (job, read, replaying.request_replay(workspace.context(job).notes, read.source)) for job, read in readers
     ]
-    until = time.monotonic() + wait_seconds
+    until = clock.monotonic() + wait_seconds
     rows: list[_Row] = []
     notices: list[Notice] = []
     for job, read, id_ in requests:
@@ -192,8 +192,8 @@ def _wait_for_answer(
 ) -> replaying.ReplayResult | None:
     """Return the answer of a sink, None if it does not run or the time is over."""
     while True:
-        is_waiting = workspace.catalog.control.is_held(job.sink_id) and time.monotonic() < until
+        is_waiting = workspace.catalog.control.is_held(job.sink_id) and clock.monotonic() < until
         answer = replaying.replay_result(workspace.context(job).notes, read.source, id_)
         if answer is not None or not is_waiting:
             return answer
-        time.sleep(_POLL_SECONDS)
+        clock.sleep(_POLL_SECONDS)

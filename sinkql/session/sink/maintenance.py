@@ -6,8 +6,6 @@ The process that runs the sink compacts the table. If the sink does not run, thi
 from __future__ import annotations
 
 import threading
-import time
-import uuid
 from collections.abc import Callable
 from typing import Self
 
@@ -16,6 +14,8 @@ from sinkql.catalog.coordination.control import Control
 from sinkql.connector_api.stream import ClaimRequest, Compacted
 from sinkql.errors import LeaseHeldError, LeaseLostError, Notice, SinkqlError
 from sinkql.lowering.job import lower
+from sinkql.machine import clock
+from sinkql.machine.randomness import new_uuid
 from sinkql.planner.name import short_name
 from sinkql.session.result import Result, Workspace
 from sinkql.statement.operation import CompactSink, PublishBranch
@@ -66,14 +66,14 @@ def _request(job: physical.Job, workspace: Workspace, wait_seconds: float) -> Co
     """Ask the process that runs the sink to compact. Return None if the process ends first."""
     control, reported = workspace.catalog.control, (0, 0)
     number = control.ask(job.sink_id)
-    until = time.monotonic() + wait_seconds
+    until = clock.monotonic() + wait_seconds
     while True:
         has_begun, result = control.outcome(job.sink_id, number)
         if result is not None:
             return result
         if not control.is_held(job.sink_id):
             return None
-        if not has_begun and time.monotonic() > until:
+        if not has_begun and clock.monotonic() > until:
             raise SinkqlError(
                 "SQ5213",
                 f'the process that runs sink "{short_name(job.sink)}" has not begun to compact its table',
@@ -81,7 +81,7 @@ def _request(job: physical.Job, workspace: Workspace, wait_seconds: float) -> Co
             )
         if has_begun:
             reported = _report(control.so_far(job.sink_id), reported, workspace)
-        time.sleep(_POLL_SECONDS)
+        clock.sleep(_POLL_SECONDS)
 
 
 def _report(progress: tuple[int, int], reported: tuple[int, int], workspace: Workspace) -> tuple[int, int]:
@@ -98,7 +98,7 @@ def _optimize_here(job: physical.Job, workspace: Workspace) -> Compacted | None:
         OptimizeProgress,
     )
 
-    control, owner = workspace.catalog.control, f"optimize-{uuid.uuid4()}"
+    control, owner = workspace.catalog.control, f"optimize-{new_uuid()}"
     try:
         epoch = control.acquire(job.sink_id, owner=owner, takeover=False)
     except LeaseHeldError:
@@ -120,7 +120,7 @@ def _optimize_here(job: physical.Job, workspace: Workspace) -> Compacted | None:
             if lease.dropped:
                 return None
             writer.refresh()
-            may_continue = _may_continue(lease, time.monotonic() + AT_ONCE)
+            may_continue = _may_continue(lease, clock.monotonic() + AT_ONCE)
             compactions, finished = maintenance.optimize(may_continue)
             for compaction in compactions:
                 control.compacted(job.sink_id, compaction)
@@ -135,7 +135,7 @@ def _optimize_here(job: physical.Job, workspace: Workspace) -> Compacted | None:
 
 
 def _may_continue(lease: _Lease, end: float) -> Callable[[], bool]:
-    return lambda: lease.is_valid() and time.monotonic() < end
+    return lambda: lease.is_valid() and clock.monotonic() < end
 
 
 class _Lease:
@@ -166,13 +166,13 @@ class _Lease:
 
     def _renew(self) -> None:
         seconds = self._control.lease_seconds / 3
-        renewed_at = time.monotonic()
-        while not self._ended.wait(min(seconds, _CHECK_SECONDS)):
+        renewed_at = clock.monotonic()
+        while not clock.wait(self._ended, min(seconds, _CHECK_SECONDS)):
             try:
                 self.dropped = self._control.desired(self._sink_id) == "dropped"
-                if time.monotonic() - renewed_at >= seconds:
+                if clock.monotonic() - renewed_at >= seconds:
                     self._control.renew(self._sink_id, owner=self._owner)
-                    renewed_at = time.monotonic()
+                    renewed_at = clock.monotonic()
             except LeaseLostError as error:
                 self.lost = error
                 return

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -17,6 +16,7 @@ from typing import IO, Any
 
 from sinkql.catalog.address import VARIABLE, Address, ServerUrl
 from sinkql.errors import SinkqlError, from_data
+from sinkql.machine import clock
 from sinkql.planner.name import short_name
 from sinkql.session.sink.wait_for_target import TargetWait
 
@@ -192,18 +192,18 @@ class RunningSinks:
         a sink was stopped or dropped. After `timeout` seconds, raise TimeoutError with the error of a sink that
         retries.
         """
-        until = None if timeout is None else time.monotonic() + timeout
+        until = None if timeout is None else clock.monotonic() + timeout
         wait = self._reaching()
         try:
             while not self._has_committed(wait):
                 self._raise_ended()
-                remaining = None if until is None else until - time.monotonic()
+                remaining = None if until is None else until - clock.monotonic()
                 if remaining is not None and remaining <= 0:
                     error = next(iter(self._stalled.values()), None)
                     raise TimeoutError(f"no commit within {timeout:g} s") from error
                 wait.check()
                 with self._changed:
-                    self._changed.wait(_CHECK_SECONDS if remaining is None else min(remaining, _CHECK_SECONDS))
+                    clock.wait(self._changed, _CHECK_SECONDS if remaining is None else min(remaining, _CHECK_SECONDS))
         finally:
             wait.end()
 

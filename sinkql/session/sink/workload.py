@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -11,6 +10,7 @@ from sinkql import physical
 from sinkql.catalog.catalog import Catalog
 from sinkql.lowering.job import lower
 from sinkql.lowering.materialized_view import view_jobs
+from sinkql.machine import clock
 from sinkql.runtime.sink.workload import SinkAssignment
 
 
@@ -65,7 +65,7 @@ class CatalogWorkload:
         return SinkAssignment(fixed[sink_id]) if fixed is not None and sink_id in fixed else None
 
     def _refresh(self) -> None:
-        now = time.monotonic()
+        now = clock.monotonic()
         if now - self._checked_at < self._every_seconds:
             return
         self._checked_at = now

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sinkql.errors import SinkqlError
+from sinkql.machine import clock
 from sinkql.planner.name import short_name
 from sinkql.script.split import Command
 from sinkql.shell.command import describe as describing
@@ -95,7 +96,7 @@ def _ago(at: str | None) -> str | None:
     if at is None:
         return None
     time = datetime.fromisoformat(at)
-    seconds = (datetime.now(UTC) - (time if time.tzinfo is not None else time.replace(tzinfo=UTC))).total_seconds()
+    seconds = (clock.now() - (time if time.tzinfo is not None else time.replace(tzinfo=UTC))).total_seconds()
     for length, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= length:
             return f"{seconds / length:.0f} {unit} ago"

@@ -6,12 +6,11 @@ import os
 import shlex
 import subprocess
 import tempfile
-import threading
-from datetime import datetime
 from pathlib import Path
 
 from sinkql import local_path
 from sinkql.errors import SinkqlError, Span, nearest
+from sinkql.machine import clock
 from sinkql.script.split import Command, read_script
 from sinkql.shell.command.help import help_on_commands, help_on_statement
 from sinkql.shell.screen.keyboard import lent_terminal
@@ -53,12 +52,12 @@ def watch(shell: Shell, command: Command, statement: str | None) -> None:
     done = 0
     try:
         while True:
-            shell.screen.line(f"{datetime.now().strftime('%H:%M:%S')} (every {seconds:g} s, Ctrl-C ends it)")
+            shell.screen.line(f"{clock.now().astimezone().strftime('%H:%M:%S')} (every {seconds:g} s, Ctrl-C ends it)")
             shell.statement(text, Span(0, len(text)))
             done += 1
             if done == count:
                 return
-            threading.Event().wait(seconds)
+            clock.sleep(seconds)
     finally:
         shell.settings.pager = pager
 

@@ -6,7 +6,6 @@ import os
 import shutil
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from rich.text import Text
 from sinkql.errors import Notice, SinkqlError, for_terminal, line_and_column
 from sinkql.keywords import LANGUAGE
 from sinkql.local_path import expand_home
+from sinkql.machine import clock
 from sinkql.parser.assist.highlight import HighlightKind, highlights
 from sinkql.shell.screen import pager, table
 from sinkql.shell.screen.value import Rows
@@ -51,7 +51,7 @@ class Screen:
         if not self.interactive:
             yield None
             return
-        with clock(lambda text: print(text, end="", file=sys.stderr, flush=True), "running …") as say:
+        with stopwatch(lambda text: print(text, end="", file=sys.stderr, flush=True), "running …") as say:
             yield say
 
     def heading(self, text: str) -> None:
@@ -182,15 +182,15 @@ _CLEAR_LINE = "\r\x1b[K"
 
 
 @contextmanager
-def clock(write: Callable[[str], object], text: str, *, after: float = _AFTER_S) -> Iterator[Callable[[str], None]]:
+def stopwatch(write: Callable[[str], object], text: str, *, after: float = _AFTER_S) -> Iterator[Callable[[str], None]]:
     """Show `text` and the seconds since the start, after `after` seconds; yield a function that changes the text."""
     done = threading.Event()
 
     def tick() -> None:
-        began = time.monotonic()
+        began = clock.monotonic()
         shown = False
-        while not done.wait(after):
-            write(f"{_CLEAR_LINE}{text} {time.monotonic() - began:.0f} s")
+        while not clock.wait(done, after):
+            write(f"{_CLEAR_LINE}{text} {clock.monotonic() - began:.0f} s")
             shown = True
         if shown:
             write(_CLEAR_LINE)

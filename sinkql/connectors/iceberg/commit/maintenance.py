@@ -13,7 +13,6 @@ may be in the catalog under another name, or be registered again.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -45,6 +44,7 @@ from sinkql.connectors.iceberg.table.format_v3 import read_metadata
 from sinkql.connectors.iceberg.table.metadata_file import PREFIX, SUFFIX, metadata_path
 from sinkql.connectors.iceberg.table.table import CREATED_BY
 from sinkql.connectors.iceberg.table.target import TargetTable
+from sinkql.machine import clock
 from sinkql.storage import failpoint
 
 _RETAIN = 100
@@ -76,7 +76,7 @@ def expired(table: Table, sink: IcebergSink, *, whole: bool = False) -> tuple[Sn
         return ()
     try:
         keep = max(1, int(properties.get(_KEEP, 1 if _AGE in properties else retain or _RETAIN)))
-        young = time.time() * 1000 - int(properties[_AGE]) if _AGE in properties else float("inf")
+        young = clock.time() * 1000 - int(properties[_AGE]) if _AGE in properties else float("inf")
     except ValueError:
         return ()  # the table's settings are invalid
     main = list(ancestry(table))
@@ -346,7 +346,7 @@ class OrphanFiles:
 
         A failed search is retried hours later, and never stops a sink.
         """
-        if self._steps is None and not now and time.monotonic() < self._due_at:
+        if self._steps is None and not now and clock.monotonic() < self._due_at:
             return
         if self._steps is None or (now and not self._asked):
             self._steps, self._asked = self._look(), now
@@ -357,7 +357,7 @@ class OrphanFiles:
             self._steps, self._asked = None, False
 
     def _look(self) -> Iterator[None]:
-        self._due_at = time.monotonic() + _EVERY
+        self._due_at = clock.monotonic() + _EVERY
         table = self._load()
         if not may_delete(table):
             return
@@ -369,7 +369,7 @@ class OrphanFiles:
         for paths in _reached(table):
             reached.update(_base(path) for path in paths)
             yield
-        until = time.time() - _OLD
+        until = clock.time() - _OLD
         for name in sorted(candidates.keys() - reached):
             if candidates[name].at > until or not self._dead(candidates[name].location, table):
                 continue

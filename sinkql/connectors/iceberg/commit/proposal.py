@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from uuid import uuid4
 
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.schema import Schema
@@ -55,6 +54,7 @@ from sinkql.connectors.iceberg.table.tag import set_tag
 from sinkql.connectors.iceberg.table.target import TargetTable
 from sinkql.errors import CrowdedError, SinkqlError
 from sinkql.keywords import qualified_name
+from sinkql.machine.randomness import new_id
 from sinkql.storage import failpoint
 
 
@@ -66,7 +66,7 @@ class Claim:
     """
 
     def __init__(self, sink: str, request: ClaimRequest, expected: Expected, *, keep_rows: bool) -> None:
-        self.id = uuid4().hex
+        self.id = new_id()
         self._sink = sink
         self._request = request
         self._expected = expected

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from uuid import uuid4
 
 from pyiceberg.manifest import (
     DataFile,
@@ -52,6 +50,8 @@ from sinkql.connectors.iceberg.file.manifest import (
 )
 from sinkql.connectors.iceberg.file.partition import Partitions, parted_schema
 from sinkql.connectors.iceberg.table.branch import head_update
+from sinkql.machine import clock
+from sinkql.machine.randomness import new_number, new_uuid
 from sinkql.storage.sorted_run import MergePolicy
 
 MAIN = "main"
@@ -119,7 +119,7 @@ def prepare(
             "parent-snapshot-id": builder.parent.snapshot_id if builder.parent else None,
             **builder.write_list(manifests, builder.removal(change, manifests)),
             "sequence-number": builder.sequence,
-            "timestamp-ms": max(int(time.time() * 1000), table.metadata.last_updated_ms),
+            "timestamp-ms": max(clock.time_ms(), table.metadata.last_updated_ms),
             "summary": builder.summary(change, properties.summary),
             "schema-id": table.metadata.current_schema_id if schema is None else schema.schema_id,
         }
@@ -206,7 +206,7 @@ class _Builder:
     def __init__(self, table: Table, by: str) -> None:
         self._table = table
         self._metadata = table.metadata
-        self._name = f"{by}{uuid4()}"
+        self._name = f"{by}{new_uuid()}"
         self._written = 0
         self._cache = ManifestCache(table)
         self._parents: list[ManifestFile] = []
@@ -215,7 +215,7 @@ class _Builder:
         self._partitions = Partitions(table.metadata)
         self.written_paths: set[str] = set()
         self.parent = table.current_snapshot()
-        self.snapshot = table.metadata.new_snapshot_id()
+        self.snapshot = _new_snapshot_id(table.metadata)
         self.sequence = table.metadata.next_sequence_number()
 
     def write_added(self, entries: Iterable[FileEntry]) -> list[ManifestFile]:
@@ -366,6 +366,11 @@ def _count_entries(manifest: ManifestFile) -> int:
     """Return how many files a manifest names; a large number if it does not say."""
     counts = manifest.added_files_count, manifest.existing_files_count
     return sum(count if count is not None else _BASE for count in counts)
+
+
+def _new_snapshot_id(metadata: TableMetadata) -> int:
+    taken = {snapshot.snapshot_id for snapshot in metadata.snapshots}
+    return next(number for number in iter(new_number, None) if number not in taken)
 
 
 def selfcheck() -> None:

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +32,7 @@ from sinkql.connectors.iceberg.key_index.run import (
 from sinkql.errors import SharedKeyError
 from sinkql.hash_key import PUBLIC_KEY, HashKey
 from sinkql.keywords import qualified_name
+from sinkql.machine.randomness import new_id
 from sinkql.row_hash import collision_error, hash_rows
 from sinkql.storage.sorted_run import duplicates_mask, sort_indices
 
@@ -73,7 +73,7 @@ def build_index(
     partitions = Partitions(table.metadata)
     places = {path: partitions.place_of(file) for path, file in data.items()}
     layer, idle = _layer_of(data, places, dead, targets, positions)
-    commit = uuid4().hex
+    commit = new_id()
     index = Index(
         sink,
         epoch,
@@ -153,7 +153,7 @@ def catch_up(
         )
         for number, (path, file) in enumerate(filled)
     }
-    commit = uuid4().hex
+    commit = new_id()
     updated = replace(
         index.under(Layer(dict(added))),
         epoch=epoch,

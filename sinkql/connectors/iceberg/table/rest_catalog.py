@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -30,6 +29,7 @@ from sinkql.connectors.iceberg.storage import (
 )
 from sinkql.errors import SinkqlError
 from sinkql.keywords import qualified_name
+from sinkql.machine import clock
 from sinkql.object_store.s3 import signing_session
 from sinkql.object_store.store import ObjectStore
 
@@ -255,7 +255,7 @@ class _VendedKeys:
 
 def now_ms() -> int:
     """Return the present time in ms since 1970."""
-    return time.time_ns() // 1_000_000
+    return clock.time_ms()
 
 
 def limit(session: Session) -> None:

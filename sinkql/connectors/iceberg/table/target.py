@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
-import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,6 +19,8 @@ from sinkql.connectors.iceberg.table.branch import BranchTable
 from sinkql.connectors.iceberg.table.failure import catalog_error, is_transient
 from sinkql.connectors.iceberg.table.tag import TagState
 from sinkql.errors import DroppedTableError, SinkqlError, UnfitTableError
+from sinkql.machine import clock
+from sinkql.machine.randomness import jitter
 from sinkql.storage import failpoint, files
 
 T = TypeVar("T")
@@ -37,7 +37,7 @@ class Patience:
 
     def wait(self, failures: int) -> None:
         """Wait before the next attempt, with jitter, so that two writers do not collide repeatedly."""
-        time.sleep(min(self.longest, self.first * 2 ** (failures - 1)) * random.uniform(0.5, 1.0))
+        clock.sleep(min(self.longest, self.first * 2 ** (failures - 1)) * jitter(0.5, 1.0))
 
 
 @dataclass(frozen=True, slots=True)

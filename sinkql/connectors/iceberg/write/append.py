@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -19,6 +18,7 @@ from sinkql.connectors.iceberg.file.data_file import TaskTable, for_tasks
 from sinkql.connectors.iceberg.file.deletes import all_files
 from sinkql.connectors.iceberg.file.partitioned_writer import FanoutWriter
 from sinkql.connectors.iceberg.table.schema import DIFF_COLUMN, TIMESTAMP_COLUMN
+from sinkql.machine import clock
 from sinkql.storage import failpoint
 
 
@@ -136,7 +136,7 @@ class AppendMode:
     ) -> AppendTask:
         """Return the task of an attempt; all its files have the timestamp that this method sets."""
         assert not cleared, "append sinks keep their rows"
-        timestamp = max(int(time.time() * 1000), stored.timestamp + 1) if self._changelog else None
+        timestamp = max(clock.time_ms(), stored.timestamp + 1) if self._changelog else None
         return AppendTask(commit, stored.checkpoint.sink, stored.checkpoint.epoch, for_tasks(table), timestamp)
 
     def stage(self, task: WriteTask, results: Sequence[WriteResult]) -> tuple[FileChange, str | None]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
-from uuid import uuid4
 
 from pyiceberg.table import Table
 
@@ -18,6 +16,8 @@ from sinkql.connectors.iceberg.table.table import Expected
 from sinkql.connectors.iceberg.table.target import TargetTable
 from sinkql.connectors.iceberg.write.mode import Compactor
 from sinkql.errors import CrowdedError, FencedError, SinkqlError
+from sinkql.machine import clock
+from sinkql.machine.randomness import new_id
 from sinkql.storage import failpoint
 
 _PAUSE, _LONGEST_PAUSE = 4, 256
@@ -40,7 +40,7 @@ class CompactionSchedule:
         compactor: Compactor,
         expected: Expected,
         *,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = clock.monotonic,
     ) -> None:
         self._target, self._compactor, self._expected = target, compactor, expected
         self._clock = clock
@@ -126,7 +126,7 @@ class CompactionSchedule:
         batch; None if no files are due.
         """
         if self._steps is None:
-            self._id, self._is_whole = uuid4().hex, whole
+            self._id, self._is_whole = new_id(), whole
             end = self._clock() + _LONGEST
             if whole and self._scope is None:
                 self._scope = Scope()
@@ -141,7 +141,7 @@ class CompactionSchedule:
 
     def _compact_beside(self, stored: checkpoints.StoredCheckpoint) -> tuple[str, Compaction | None]:
         """Compact small files beside an unfinished compaction; return its id, and the compaction if files are due."""
-        id_ = uuid4().hex
+        id_ = new_id()
         steps = self._compactor.compact(Attempt(id_, self._present, lambda: True, beside=True), stored)
         while True:
             try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from uuid import uuid4
 
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -29,6 +28,7 @@ from sinkql.connectors.iceberg.write.claimed_table import ClaimedTable
 from sinkql.connectors.iceberg.write.refresh_collect import CollectTask, part_files
 from sinkql.connectors.iceberg.write.refresh_diff import RefreshDiff, RefreshResult
 from sinkql.connectors.iceberg.write.table_index import TableIndex
+from sinkql.machine.randomness import new_id
 from sinkql.state_store.directory import StateDirectory
 
 
@@ -79,7 +79,7 @@ class RefreshWriter(RefreshableWriter):
         if number == 0:
             self._staging.delete_all()
         table = for_tasks(with_schema(self._claimed.loaded, self._schema))
-        return CollectTask(uuid4().hex, buckets, self._key, self._change, number, self._staging.for_tasks(), table)
+        return CollectTask(new_id(), buckets, self._key, self._change, number, self._staging.for_tasks(), table)
 
     def commit_refresh(
         self, results: Sequence[WriteResult], checkpoint: Checkpoint, between: Callable[[int], None] = lambda rows: None
@@ -89,7 +89,7 @@ class RefreshWriter(RefreshableWriter):
         `between` is called repeatedly with the number of rows compared.
         """
         table, stored = self._claimed.current
-        commit = uuid4().hex
+        commit = new_id()
         names = [result.data for result in results if result.data is not None]
         with storage_errors(self._claimed.name):
             diff = self._compare(with_schema(table, self._schema), stored, names, commit, between)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 
 from pyiceberg.table import Table
@@ -12,6 +11,7 @@ from sinkql.connectors.iceberg.commit.checkpoint import offsets_again
 from sinkql.connectors.iceberg.storage import storage_errors
 from sinkql.connectors.iceberg.table.metadata_file import PREFIX, SUFFIX, metadata_path, read, write_again, write_once
 from sinkql.connectors.iceberg.write.claimed_table import ClaimedTable
+from sinkql.machine import clock
 
 _OLD_SECONDS = 86400.0
 """Cleaners of S3 Tables delete files that no snapshot names after three days, others after a week."""
@@ -45,7 +45,7 @@ class TableFiles(FileKeeper):
             paths[metadata_path(table, offsets[0])] = offsets[1]
         with storage_errors(self._claimed.name):
             for path, data in paths.items():
-                write_again(table, path, data, since=time.time() - _OLD_SECONDS)
+                write_again(table, path, data, since=clock.time() - _OLD_SECONDS)
 
     def delete_file(self, name: str) -> bool:
         """Delete a stored file; return False if the storage refuses now, so that the next sweep tries again."""

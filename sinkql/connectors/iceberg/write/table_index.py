@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from uuid import uuid4
 
 from pyiceberg.table import Table
 
@@ -14,6 +13,7 @@ from sinkql.connectors.iceberg.key_index.index import Index, fetch_runs, files, 
 from sinkql.connectors.iceberg.key_index.key_hash import KeyColumn, key_columns
 from sinkql.connectors.iceberg.key_index.rebuild import build_index, catch_up
 from sinkql.errors import LostIndexError, SharedKeyError
+from sinkql.machine.randomness import new_id
 from sinkql.state_store.directory import StateDirectory
 from sinkql.storage import failpoint
 
@@ -75,7 +75,7 @@ class TableIndex:
             self._index = Index(
                 checkpoint.sink,
                 checkpoint.epoch,
-                uuid4().hex,
+                new_id(),
                 key,
                 idle=(*live.data, *live.deletes),
                 hash_key=self.directory.hash_key,

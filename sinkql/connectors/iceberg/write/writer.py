@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from uuid import uuid4
 
 from sinkql import physical
 from sinkql.connector_api.stream import (
@@ -27,6 +26,7 @@ from sinkql.connectors.iceberg.write.replacement import DataFiles
 from sinkql.connectors.iceberg.write.table_files import TableFiles
 from sinkql.connectors.iceberg.write.table_index import TableIndex
 from sinkql.connectors.iceberg.write.upsert import UpsertMode
+from sinkql.machine.randomness import new_id
 from sinkql.state_store.directory import StateDirectory
 
 
@@ -122,7 +122,7 @@ class IcebergWriter(Writer):
         """Return the task of a new attempt on the refreshed table."""
         table, stored = self.table.current
         return self._claimed_mode.begin(
-            table, stored, commit=uuid4().hex, bucketing=bucketing, buckets=buckets, cleared=cleared
+            table, stored, commit=new_id(), bucketing=bucketing, buckets=buckets, cleared=cleared
         )
 
     def commit(self, task: WriteTask, results: Sequence[WriteResult], checkpoint: Checkpoint) -> Committed:

@@ -6,7 +6,6 @@ next search begins there.
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from sinkql.connectors.kafka.client import Client
 from sinkql.connectors.kafka.consumer import Range, messages
 from sinkql.connectors.kafka.sink.transaction import PATIENCE_S, ProducerFencedError, Transactions
 from sinkql.errors import SinkqlError
+from sinkql.machine import clock
 from sinkql.storage import files
 
 _LAST_FOUND = "progress"
@@ -93,13 +93,13 @@ class ProgressTopic:
         return last
 
     def _settled_end(self) -> int:
-        began, aborted = time.monotonic(), set[int]()
+        began, aborted = clock.monotonic(), set[int]()
         while True:
             end = self.admin.ends(self.name, [0], committed=False)[0]
             stable = self.admin.ends(self.name, [0])[0]
             if stable >= end or self._last(stable, end, committed=False) is None:
                 return stable
-            waited = time.monotonic() - began
+            waited = clock.monotonic() - began
             if waited > _ABANDONED_S and stable not in aborted:
                 aborted.add(stable)
                 self._abort_first(stable)
@@ -110,7 +110,7 @@ class ProgressTopic:
                     hint="Wait until another sink of that progress topic has committed, or until Kafka aborts the "
                     "transaction.",
                 )
-            time.sleep(_STEP_S)
+            clock.sleep(_STEP_S)
 
     def _abort_first(self, stable: int) -> None:
         """Abort the oldest open transaction: the key of its first message is the sink's id."""

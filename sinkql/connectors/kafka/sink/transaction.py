@@ -7,7 +7,6 @@ their open transactions.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from confluent_kafka import KafkaException, Producer
 
 from sinkql.connectors.kafka.client import Client, ConnectionErrors, call_outside_handler, mark_lost
 from sinkql.errors import SinkqlError
+from sinkql.machine import clock
 from sinkql.storage import failpoint
 
 _PATIENCE_S = 60.0
@@ -81,7 +81,7 @@ class Transactions:
     batch_bytes: int = 1_000_000
     refresh_ms: int = REFRESH_MS
     errors: ConnectionErrors = field(default_factory=ConnectionErrors)
-    created_at: float = field(default_factory=time.monotonic)
+    created_at: float = field(default_factory=clock.monotonic)
     _kafka: Any = None
     _topic: str = ""
     _failed: list[Any] = field(default_factory=list)
@@ -150,7 +150,7 @@ class Transactions:
     def is_over(self, since: float) -> bool:
         """Return whether a step has made no progress for too long."""
         alone = self.errors.text_of("_ALL_BROKERS_DOWN", since=since) is not None
-        return time.monotonic() - since > (_PATIENCE_S if alone else PATIENCE_S)
+        return clock.monotonic() - since > (_PATIENCE_S if alone else PATIENCE_S)
 
     def _produce(self, topic: str, path: Path) -> None:
         produce, poll = self._kafka.produce, self._kafka.poll
@@ -170,7 +170,7 @@ class Transactions:
 
     def _deliver(self) -> None:
         """Wait until the brokers have all messages. Raise if delivery fails or makes no progress for too long."""
-        left, moved_at = len(self._kafka), time.monotonic()
+        left, moved_at = len(self._kafka), clock.monotonic()
         while left:
             self._kafka.poll(0.1)
             if self._failed:
@@ -179,11 +179,11 @@ class Transactions:
                 mark_lost(self.client)
                 raise self._delivery_error()
             if (now := len(self._kafka)) != left:
-                left, moved_at = now, time.monotonic()
+                left, moved_at = now, clock.monotonic()
 
     def _until_done(self, step: Callable[[float], None]) -> None:
         """Repeat a step while its errors are retriable. Raise if it makes no progress for too long."""
-        began = time.monotonic()
+        began = clock.monotonic()
         while True:
             try:
                 call_outside_handler(lambda: step(_STEP_S))

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
-from uuid import uuid4
 
 from sinkql import physical
 from sinkql.connector_api.stream import (
@@ -33,6 +32,7 @@ from sinkql.connectors.kafka.sink.progress import Progress, ProgressTopic
 from sinkql.connectors.kafka.sink.task import Encoders, MessageTask
 from sinkql.connectors.kafka.sink.transaction import REFRESH_MS, ProducerFencedError, Transactions, UnknownOutcomeError
 from sinkql.errors import FencedError, SinkqlError
+from sinkql.machine.randomness import new_id
 from sinkql.state_store.directory import StateDirectory
 from sinkql.storage import failpoint
 
@@ -89,7 +89,7 @@ class TopicWriter(Writer):
         if progress is not None:
             self._check_topic(progress)
         renew()  # a later holder of the lease begins after this point, and fences this producer
-        claim = uuid4().hex
+        claim = new_id()
         checkpoint = claim_checkpoint(
             progress.checkpoint if progress is not None else None, request, sink=self.context.sink_id, claim=claim
         )
@@ -124,7 +124,7 @@ class TopicWriter(Writer):
         assert not cleared, "overwritten rows become changes before they are written"
         write = self.write
         return MessageTask(
-            commit=uuid4().hex,
+            commit=new_id(),
             buckets=buckets if write.key else None,
             key=write.key,
             columns=tuple(column.name for column in write.columns),
