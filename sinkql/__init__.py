@@ -32,7 +32,7 @@ statements of a script.
 * `row_hash`: Hash the rows of Arrow columns under a secret key.
 * `hash_key`: The secret key of row hashes.
 * `storage`: Durable files on this machine.
-* `machine`: The time, waiting, and random values.
+* `machine`: The time, waiting, random values, and the memory of a process.
 * `codec`: JSON to typed values.
 * `local_path`: Resolve paths that a user writes.
 * `regex_repeat`: Match repeats of a pattern without backtracking.

@@ -28,7 +28,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -42,6 +41,7 @@ from sinkql.connector_api.cdc import CapturedSource, LogRetention
 from sinkql.connector_api.stream.context import OpenNotes, in_folder
 from sinkql.errors import SinkqlError
 from sinkql.machine import clock
+from sinkql.machine.memory import remembered
 from sinkql.machine.randomness import new_id
 from sinkql.object_store.objects import Objects, Purpose, TakenError
 from sinkql.object_store.s3 import SCHEME, S3Credentials
@@ -419,7 +419,7 @@ class _LogCache:
             self._bytes -= len(self._entries.popitem(last=False)[1])
 
 
-@lru_cache(maxsize=64)
+@remembered(64)
 def _log_cache(objects: Objects, prefix: str) -> _LogCache:
     return _LogCache(objects, prefix)
 

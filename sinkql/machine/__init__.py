@@ -1,8 +1,9 @@
-"""What the process takes from its machine: the time, waiting, and random numbers. It imports nothing of SinkQL.
+"""What the process takes from its machine: the time, waiting, random values, and memory. It imports nothing of SinkQL.
 
-Only these modules ask the machine for them; a rule of the linter refuses it elsewhere. A test or a simulation can
-replace both, and then decides when each process runs and which ids it makes.
+Only these modules ask the machine for the time and for random values; a rule of the linter refuses it elsewhere. A
+simulation replaces all three: it decides when each host runs, which ids it makes, and what it has read.
 
 * `clock`: Tell the time, and wait.
 * `randomness`: Make ids, and other random values.
+* `memory`: Keep what the sinks of a process have read of shared logs and tables.
 """

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import count, takewhile
 
 from sinkql.machine import clock
+from sinkql.machine.memory import remembered
 from sinkql.state_store.directory import StateDirectory
 from sinkql.state_store.store import StateStore
 from sinkql.storage import failpoint, files
@@ -34,9 +35,13 @@ class _Listing:
     first: int = 0
 
 
-_listings: dict[tuple[str, str], _Listing] = {}
-"""This process's listing of each folder, which many readers share."""
 _turn = threading.Lock()
+
+
+@remembered(1)
+def _listings() -> dict[tuple[str, str], _Listing]:
+    """Return this process's listing of each folder, which many readers share."""
+    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +66,7 @@ class StoredNumbered:
     def look(self) -> None:
         """List the store for the next question."""
         with _turn:
-            _listings.setdefault(self._key, _Listing([], -math.inf)).wanted = clock.monotonic()
+            _listings().setdefault(self._key, _Listing([], -math.inf)).wanted = clock.monotonic()
 
     def numbers(self) -> list[int]:
         listed = self._listed()
@@ -73,7 +78,7 @@ class StoredNumbered:
         return list(takewhile(here.__contains__, count(following)))
 
     def _listed(self) -> list[int]:
-        listing, now = _listings.get(self._key), clock.monotonic()
+        listing, now = _listings().get(self._key), clock.monotonic()
         if listing is None or listing.wanted >= listing.at or now > listing.at + _LOOK_SECONDS:
             listing = self._take(*self._first.entries(ENTRY_NAMES), now)
         return listing.numbers
@@ -81,13 +86,13 @@ class StoredNumbered:
     def _take(self, listed: list[int], first: int, asked_at: float) -> _Listing:
         """Store a listing: other threads may have listed the store later, or have made files that it lacks."""
         with _turn:
-            before = _listings.get(self._key) or _Listing([], -math.inf)
+            before = _listings().get(self._key) or _Listing([], -math.inf)
             if before.at > asked_at:
                 return before
             first = max(first, before.first)
             later = {number: at for number, at in before.created.items() if at > asked_at}
             there = sorted(number for number in {*listed, *later} if number >= first)
-            listing = _listings[self._key] = _Listing(there, asked_at, later, before.wanted, first)
+            listing = _listings()[self._key] = _Listing(there, asked_at, later, before.wanted, first)
             self._here.remove(*(set(self._here.numbers()) - set(listing.numbers)))
             return listing
 
@@ -113,7 +118,7 @@ class StoredNumbered:
             self.look()
             return False
         with _turn:
-            listing = _listings.setdefault(self._key, _Listing([], -math.inf))
+            listing = _listings().setdefault(self._key, _Listing([], -math.inf))
             listing.created[number] = clock.monotonic()
             listing.numbers = sorted({*listing.numbers, number})
             self.home.write_small(self._name(number), data, stored=True)
@@ -128,7 +133,7 @@ class StoredNumbered:
     def begin_at(self, number: int) -> None:
         self._first.put(number)
         with _turn:
-            listing = _listings.setdefault(self._key, _Listing([], -math.inf))
+            listing = _listings().setdefault(self._key, _Listing([], -math.inf))
             listing.first = max(listing.first, number)
             listing.numbers = [later for later in listing.numbers if later >= number]
         failpoint.point("log-begins")
@@ -151,7 +156,7 @@ class StoredNumbered:
         self._store.delete([self._name(number)])
         self._here.remove(number)
         with _turn:
-            listing = _listings.get(self._key)
+            listing = _listings().get(self._key)
             if listing is not None:
                 listing.numbers = [other for other in listing.numbers if other != number]
                 listing.created.pop(number, None)

@@ -118,7 +118,7 @@ def _history(open_files: Open, seed: int) -> None:
         assert there == {number: data for number, data in told.items() if number > forgotten}
         assert list(there) == list(range(forgotten + 1, forgotten + 1 + len(there)))
         assert all(files.read(number) is None for number in range(1, forgotten + 1))
-        with patch.dict(numbered_log._listings, clear=True):
+        with patch.dict(numbered_log._listings(), clear=True):
             assert files.numbers() == list(there)
 
 

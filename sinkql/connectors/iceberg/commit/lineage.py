@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from sinkql.connectors.iceberg.file.manifest import manifests_of
 from sinkql.connectors.iceberg.table.format_v3 import read_metadata
+from sinkql.machine.memory import remembered
 
 _OLDER = 100
 """The most metadata files to read; the number that a table keeps by default."""
@@ -93,7 +93,7 @@ class _Main:
             yield {entry.snapshot_id: (entry.parent_snapshot_id, _sequence(entry)) for entry in metadata.snapshots}
 
 
-@lru_cache(maxsize=_TRACED)
+@remembered(_TRACED)
 def _trace_left(main: _Main, commit: AncestorCache, lowest: int) -> bool | None:
     """Return by older metadata whether main's snapshot is not based on a commit; None if unknown."""
     current: int | None = lowest

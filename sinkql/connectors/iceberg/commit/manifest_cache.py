@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import xxhash
@@ -13,6 +12,7 @@ from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
 
 from sinkql.connectors.iceberg.file.manifest import first_row_of, name_of, numbered, said_of, vector_of
+from sinkql.machine.memory import remembered
 
 _SMALL = 128
 """The most entries of a manifest to keep in memory: about half a megabyte."""
@@ -129,7 +129,7 @@ def _hash_texts(texts: Iterable[str]) -> _Hashes:
     return np.fromiter((xxhash.xxh3_64_intdigest(text.encode()) for text in texts), np.uint64)
 
 
-@lru_cache(maxsize=64)
+@remembered(64)
 def _contents(table_uuid: str) -> dict[str, _ManifestContent]:
     """Return the cached manifests of a table, as of its last commit."""
     return {}

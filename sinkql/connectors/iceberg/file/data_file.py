@@ -40,6 +40,7 @@ from sinkql.connectors.iceberg.file_damage import FooterSealer
 from sinkql.connectors.iceberg.storage import storage_errors, storage_properties
 from sinkql.errors import SinkqlError
 from sinkql.keywords import qualified_name
+from sinkql.machine.memory import remembered
 
 ROW_GROUP_ROWS = 262_144
 _ROW_GROUP_BYTES = 128 << 20
@@ -157,7 +158,7 @@ def _sorting(table: Table) -> tuple[Sorting, ...]:
     return tuple(terms)
 
 
-@lru_cache(maxsize=16)
+@remembered(16)
 def _io(storage: tuple[tuple[str, str], ...], location: str) -> FileIO:
     return load_file_io(dict(storage), location)
 
