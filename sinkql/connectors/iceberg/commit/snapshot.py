@@ -369,8 +369,8 @@ def _count_entries(manifest: ManifestFile) -> int:
 
 
 def _new_snapshot_id(metadata: TableMetadata) -> int:
-    taken = {snapshot.snapshot_id for snapshot in metadata.snapshots}
-    return next(number for number in iter(new_number, None) if number not in taken)
+    in_use = {snapshot.snapshot_id for snapshot in metadata.snapshots}
+    return next(number for number in iter(new_number, None) if number not in in_use)
 
 
 def selfcheck() -> None:
