@@ -38,7 +38,7 @@ _FUNCTIONS: Mapping[str, tuple[str, Note | None]] = {
     "sinkql.capture.session:CaptureSession.confirm": ("confirms", None),
     "sinkql.capture.session:CaptureSession.check_sinks": ("capture checks its sinks", None),
     "sinkql.capture.session:CaptureSession.read_chunks": ("reads chunks", None),
-    "sinkql.runtime.batch.scheduler:BatchScheduler._run_round": ("round", None),
+    "sinkql.runtime.schedule.scheduler:BatchScheduler._run_round": ("round", None),
     "sinkql.runtime.batch.pacing:Pacer.next_end": ("looks for new input", None),
     "sinkql.runtime.batch.loop:BatchLoop.commit_batch": (BATCH, _end_of_batch),
     "sinkql.runtime.batch.attempt:BatchAttempt.execute": ("batch, other", None),

@@ -22,9 +22,9 @@ from sinkql.connector_api.stream import Size, Split
 from sinkql.logical.type import TEXT, parse_type
 from sinkql.lowering.fused_join import fuse_joins
 from sinkql.runtime.batch.engine import SparkNeededError
-from sinkql.runtime.batch.placed_engine import PlacedEngine
 from sinkql.runtime.local import batch as local_batch
 from sinkql.runtime.local import size as local_size
+from sinkql.runtime.schedule.placed_engine import PlacedEngine
 from support.running import placed_engine
 
 if TYPE_CHECKING:

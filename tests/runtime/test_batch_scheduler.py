@@ -11,10 +11,11 @@ from datetime import timedelta
 import pytest
 
 from sinkql.connector_api.stream import JobOffsets, Limit, Offsets
-from sinkql.runtime.batch import scheduler
+from sinkql.runtime.batch.engine import Place
 from sinkql.runtime.batch.pacing import Pacer, PacingOrders
-from sinkql.runtime.batch.schedule import Place, ScheduleLimits
-from sinkql.runtime.batch.scheduler import BatchDone, BatchScheduler, ScheduledSink
+from sinkql.runtime.schedule import scheduler
+from sinkql.runtime.schedule.schedule import ScheduleLimits
+from sinkql.runtime.schedule.scheduler import BatchDone, BatchScheduler, ScheduledSink
 from support.batch_worker import ThreadWorker
 from support.patience import PATIENCE_S, Deadline, joined, source_of
 

@@ -17,10 +17,10 @@ from sinkql.errors import LeaseLostError
 from sinkql.logical.type import BIGINT
 from sinkql.runtime.batch.engine import Batch, Outcome
 from sinkql.runtime.batch.loop import BatchLoop
-from sinkql.runtime.batch.placed_engine import PlacedEngine
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.runtime.process import application
 from sinkql.runtime.process.application import RunSpec, _Application
+from sinkql.runtime.schedule.placed_engine import PlacedEngine
 from sinkql.runtime.sink import incarnation
 from sinkql.runtime.sink.host import SharedSpark, SinkHost, SinkOutcome
 from sinkql.runtime.sink.runner import SinkRunner

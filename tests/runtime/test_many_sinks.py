@@ -16,13 +16,13 @@ import pytest
 from sinkql import physical
 from sinkql.connector_api.registry import discover
 from sinkql.errors import SinkqlError
-from sinkql.runtime.batch import scheduler
 from sinkql.runtime.batch.engine import Batch, Outcome
 from sinkql.runtime.batch.events import Event, SinkCommitted, SinkStalled, SinkStarted, SinkStopped
-from sinkql.runtime.batch.placed_engine import PlacedEngine
-from sinkql.runtime.batch.schedule import ScheduleLimits
-from sinkql.runtime.batch.scheduler import BatchScheduler
 from sinkql.runtime.local.engine import LocalEngine
+from sinkql.runtime.schedule import scheduler
+from sinkql.runtime.schedule.placed_engine import PlacedEngine
+from sinkql.runtime.schedule.schedule import ScheduleLimits
+from sinkql.runtime.schedule.scheduler import BatchScheduler
 from sinkql.runtime.sink import control, incarnation, life
 from sinkql.runtime.sink.host import SharedSpark, SinkHost, SinkOutcome
 from sinkql.runtime.sink.runner import SinkRunner

@@ -12,7 +12,7 @@ import pytest
 from sinkql.connector_api.registry import discover
 from sinkql.errors import LateError, SinkqlError, UnforeseenError
 from sinkql.runtime.batch.events import Event, SinkStage, SinkStalled, SinkStarted
-from sinkql.runtime.batch.scheduler import BatchScheduler
+from sinkql.runtime.schedule.scheduler import BatchScheduler
 from sinkql.runtime.sink import life
 from sinkql.runtime.sink.host import SharedSpark, SinkHost, SinkOutcome
 from sinkql.runtime.sink.runner import SinkRunner

@@ -8,7 +8,7 @@ import pytest
 
 from sinkql.connector_api.stream import Limit, Size
 from sinkql.lowering.placement import COLD, WARM
-from sinkql.runtime.batch.placement import Place, Placement
+from sinkql.runtime.local.placement import Place, Placement
 
 _IN_PROCESS, _SPARK = Place("in process"), Place("Spark")
 _MB = 1 << 20

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from sinkql.runtime.batch.schedule import (
-    PLACES,
+from sinkql.runtime.batch.engine import Place
+from sinkql.runtime.schedule.event import (
     BatchCommitted,
     BatchDelayed,
     BatchFailed,
@@ -24,13 +24,10 @@ from sinkql.runtime.batch.schedule import (
     NoInput,
     Open,
     OpenFailed,
-    Place,
     RestSpark,
     Retire,
     RoundBegan,
     Run,
-    Schedule,
-    ScheduleLimits,
     SinkAdded,
     SinkPaced,
     SinkRemoved,
@@ -41,6 +38,7 @@ from sinkql.runtime.batch.schedule import (
     WorkerOpened,
     WorkerTurn,
 )
+from sinkql.runtime.schedule.schedule import PLACES, Schedule, ScheduleLimits
 
 _ERROR = RuntimeError("it failed")
 

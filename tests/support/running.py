@@ -28,8 +28,8 @@ from sinkql.runtime.batch.engine import Engine
 from sinkql.runtime.batch.events import Progress, silent
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.batch.pacing import Pacer, PacingOrders
-from sinkql.runtime.batch.placed_engine import PlacedEngine
 from sinkql.runtime.local.engine import LocalEngine
+from sinkql.runtime.schedule.placed_engine import PlacedEngine
 from sinkql.runtime.sink.workload import SinkAssignment
 from sinkql.state_store.directory import StateDirectory
 from support.patience import PATIENCE_S

@@ -1,10 +1,5 @@
 """One batch between two checkpoints of a sink's table, and the schedule of many sinks' batches. No Spark here.
 
-* `schedule`: Decides which sink's batch runs next, where and when: a state machine.
-* `scheduler`: Runs the batches of many sinks in a few workers, as the schedule decides.
-* `thread_worker`: A worker of this process: a thread.
-* `placed_engine`: Runs a batch in this process if it can, and in Spark otherwise.
-* `placement`: Decides where batches run, in process or in Spark.
 * `pacing`: Decides when a batch is due and where it ends, and limits the time for maintenance.
 * `timeline`: Lets jobs that share sources stop at common ticks.
 * `clock`: Reads the time of a job's commits as one of its sources.

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from sinkql import physical
 from sinkql.connector_api.stream import ReadCounts, Reader, Split, WriteResult, WriteTask
 from sinkql.errors import SinkqlError
 from sinkql.runtime.state.arrangement import Arrangements, InputEvents
 from sinkql.runtime.state.report import RowCounts
+
+Place = Literal["in process", "Spark"]
+"""Where a batch runs: in a thread of this process, or in a streaming query of Spark."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ from sinkql.runtime.batch.attempt import (
 from sinkql.runtime.batch.clock import CLOCK
 from sinkql.runtime.batch.control import CommitLog
 from sinkql.runtime.batch.dead_letter import DeadLetterTable
-from sinkql.runtime.batch.engine import Engine, Outcome
+from sinkql.runtime.batch.engine import Engine, Outcome, Place
 from sinkql.runtime.batch.events import Progress, Rereading, silent
 from sinkql.runtime.batch.failure import disk_full_as_error
 from sinkql.runtime.batch.full_refresh import FullRefresh, RefreshProgress
@@ -49,7 +49,6 @@ from sinkql.runtime.batch.metrics import CommitReport, SinkMetrics
 from sinkql.runtime.batch.pacing import MaintenanceBudget
 from sinkql.runtime.batch.replay import DeadLetterReplay, IdentityCollector
 from sinkql.runtime.batch.resume import ResumePoint, SinkTable, refresh_targets
-from sinkql.runtime.batch.schedule import Place
 from sinkql.runtime.batch.source_files import SourceFiles
 from sinkql.runtime.batch.state import JobState
 from sinkql.runtime.batch.timeline import Timeline

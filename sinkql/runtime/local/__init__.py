@@ -2,6 +2,8 @@
 
 * `engine`: Run a job's batches, or leave them to Spark.
 * `size`: Decide whether a batch is too large for this process.
+* `measured_engine`: Run a sink's batches by what earlier ones cost.
+* `placement`: Decide where batches run, by their size and by what earlier ones cost.
 * `batch`: Run the operators of a job over one batch.
 * `map`: Compute a Map's expressions.
 * `arrow_form`: Compute an expression over Arrow columns.

@@ -11,7 +11,7 @@ from sinkql import physical
 from sinkql.lowering.placement import SMALL
 from sinkql.machine import clock
 from sinkql.runtime.batch.engine import Batch, Engine, Outcome, SparkNeededError
-from sinkql.runtime.batch.placement import Placement
+from sinkql.runtime.local.placement import Placement
 from sinkql.runtime.local.size import size_of
 
 

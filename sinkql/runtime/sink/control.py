@@ -13,7 +13,7 @@ from sinkql.runtime.batch.control import Desired
 from sinkql.runtime.batch.events import Ending, SinkReached
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.batch.pacing import PacingOrders
-from sinkql.runtime.batch.scheduler import ScheduledSink
+from sinkql.runtime.schedule.scheduler import ScheduledSink
 from sinkql.runtime.sink.host import SinkHost
 from sinkql.runtime.sink.requests import WaitReplies, run_optimize_request, run_replay_request
 from sinkql.runtime.sink.workload import WorkloadFollower

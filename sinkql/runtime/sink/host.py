@@ -19,12 +19,12 @@ from sinkql.machine.randomness import new_id
 from sinkql.runtime.batch.control import Control, Desired
 from sinkql.runtime.batch.engine import Engine
 from sinkql.runtime.batch.events import Ending, Progress
-from sinkql.runtime.batch.placed_engine import PlacedEngine
-from sinkql.runtime.batch.schedule import ScheduleLimits
-from sinkql.runtime.batch.scheduler import BatchScheduler, Worker
-from sinkql.runtime.batch.thread_worker import ThreadWorker
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.runtime.local.measured_engine import MeasuredEngine, SharedPlacement
+from sinkql.runtime.schedule.placed_engine import PlacedEngine
+from sinkql.runtime.schedule.schedule import ScheduleLimits
+from sinkql.runtime.schedule.scheduler import BatchScheduler, Worker
+from sinkql.runtime.schedule.thread_worker import ThreadWorker
 from sinkql.runtime.sink.requests import WaitRequests
 from sinkql.runtime.sink.workload import Workload
 from sinkql.runtime.spark.application import SparkApplication

@@ -15,14 +15,13 @@ from sinkql.lowering.placement import reason_for_spark
 from sinkql.machine import clock
 from sinkql.runtime.batch.clock import with_clock
 from sinkql.runtime.batch.dead_letter import open_dead_letter_table
-from sinkql.runtime.batch.engine import SparkNeededError
+from sinkql.runtime.batch.engine import Place, SparkNeededError
 from sinkql.runtime.batch.events import Ending, Rereading, SinkRereading, SinkStarted
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.batch.pacing import MaintenanceBudget, Pacer
-from sinkql.runtime.batch.placed_engine import PlacedEngine
-from sinkql.runtime.batch.schedule import Place
-from sinkql.runtime.batch.scheduler import BatchDone, Process, ScheduledSink
 from sinkql.runtime.batch.timeline import Timeline
+from sinkql.runtime.schedule.placed_engine import PlacedEngine
+from sinkql.runtime.schedule.scheduler import BatchDone, Process, ScheduledSink
 from sinkql.runtime.sink.control import SinkControl, pacing_orders
 from sinkql.runtime.sink.host import SinkHost
 from sinkql.runtime.sink.life import BatchesEnded, Ready, Retries, Seen

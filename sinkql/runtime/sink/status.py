@@ -14,7 +14,7 @@ from sinkql.runtime.batch.control import Status
 from sinkql.runtime.batch.events import SinkStage, SinkStalled, SinkStarting, SinkStopped, Stage
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.batch.metrics import ProgressMeter
-from sinkql.runtime.batch.scheduler import ScheduledSink
+from sinkql.runtime.schedule.scheduler import ScheduledSink
 from sinkql.runtime.sink.host import SinkHost, SinkOutcome
 from sinkql.runtime.sink.workload import WorkloadFollower
 

@@ -18,9 +18,9 @@ from typing import Protocol
 
 from sinkql.connector_api.stream import JobOffsets
 from sinkql.machine import clock
-from sinkql.runtime.batch.engine import SparkNeededError
+from sinkql.runtime.batch.engine import Place, SparkNeededError
 from sinkql.runtime.batch.pacing import Pacer, PacingOrders
-from sinkql.runtime.batch.schedule import (
+from sinkql.runtime.schedule.event import (
     Action,
     BatchCommitted,
     BatchDelayed,
@@ -37,13 +37,10 @@ from sinkql.runtime.batch.schedule import (
     NoInput,
     Open,
     OpenFailed,
-    Place,
     RestSpark,
     Retire,
     RoundBegan,
     Run,
-    Schedule,
-    ScheduleLimits,
     SinkAdded,
     SinkPaced,
     SinkRemoved,
@@ -54,6 +51,7 @@ from sinkql.runtime.batch.schedule import (
     WorkerOpened,
     WorkerTurn,
 )
+from sinkql.runtime.schedule.schedule import Schedule, ScheduleLimits
 from sinkql.storage import failpoint
 
 _CHECK_SECONDS = 1.0
