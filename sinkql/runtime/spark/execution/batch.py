@@ -16,7 +16,7 @@ from sinkql.machine.randomness import new_id
 from sinkql.runtime.batch import failure
 from sinkql.runtime.batch.engine import Batch
 from sinkql.runtime.local.task import ReadTask, SourceColumns, Used, fused_task, read_task, used_columns
-from sinkql.runtime.spark.staged_rows import StagedRows
+from sinkql.runtime.spark.execution.staged_rows import StagedRows
 from sinkql.runtime.state.report import Leave
 
 
