@@ -91,7 +91,7 @@ class SparkBatch:
         return Input(staged.stage(rows, task.schema()), staged.read_task())
 
     def spread(self, count: int) -> int:
-        """Return the number of tasks for so many parts."""
+        """Return the number of tasks that read this number of parts."""
         return max(1, min(count, self.engine.parallelism))
 
     def fused(self, branches: Sequence[SourceColumns]) -> list[WriteResult]:

@@ -67,7 +67,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class _Exchange:
-    """How rows are put into buckets, and which columns the tasks behind it do not need."""
+    """The bucket of each row, and the columns that the tasks behind the exchange do not need."""
 
     bucket_of: Buckets
     buckets: int
