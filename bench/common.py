@@ -45,8 +45,7 @@ def run_spark(kind: str, source: Path | str, work: Path, *, limit: int, cores: i
 
 
 _WITH_EXCHANGE = (
-    "import runpy, sinkql.runtime.sink.place as place; from sinkql.runtime.spark.engine import SparkEngine; "
-    "place.possible = lambda job: 'Spark runs all batches'; SparkEngine.exchanges_blobs = {}; "
+    "import runpy; from sinkql.runtime.spark.engine import SparkEngine; SparkEngine.exchanges_blobs = {}; "
     "runpy.run_module('sinkql', run_name='__main__')"
 )
 
@@ -54,7 +53,7 @@ _WITH_EXCHANGE = (
 def run_sinkql(script: str, work: Path, *, tree: Path = ROOT, blobs: bool | None = None) -> Cost:
     """Run a script once, with a checkout of SinkQL; its table is `lake/n/t` below `work`.
 
-    If `blobs` is not None, Spark runs all batches, and tasks exchange Arrow blobs if it is true.
+    If `blobs` is not None, it decides whether tasks exchange Arrow blobs, or all rows go through Spark SQL.
     """
     work.mkdir(parents=True, exist_ok=True)
     (work / "pipeline.sql").write_text(script)

@@ -35,7 +35,7 @@ from bench.peer import FLINK_EVENTS, flink_topic, run_flink_kafka
 _WARM_UP = 25_000
 _BY_ROWS = "sinkql, rows"
 _SCRIPT = """
-CREATE CLUSTER bench (SIZE = 'local[{cores}]');
+CREATE CLUSTER bench (SIZE = 'local[{cores}]', EXECUTION = SPARK);
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');
 CREATE CONNECTION kafka TO KAFKA (BROKER '{address}', SECURITY PROTOCOL 'PLAINTEXT');
 CREATE SOURCE s ({columns}, PRIMARY KEY (id) NOT ENFORCED) FROM KAFKA CONNECTION kafka (TOPIC '{topic}')

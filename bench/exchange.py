@@ -29,7 +29,7 @@ _FILE = 250_000
 _KEYS = 900_000
 _USERS = 100_000
 _START = """
-CREATE CLUSTER bench (SIZE = 'local[{cores}]');
+CREATE CLUSTER bench (SIZE = 'local[{cores}]', EXECUTION = SPARK);
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');
 CREATE SOURCE s (id bigint NOT NULL, user_id bigint, qty integer, price double precision, discount double precision,
   sku text, country text, note text, ts timestamptz, active boolean{key}) FROM FILES (PATH = '{path}') FORMAT PARQUET;

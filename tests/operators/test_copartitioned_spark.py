@@ -23,9 +23,9 @@ from sinkql.errors import SinkqlError
 from sinkql.logical import Reference
 from sinkql.logical.type import BIGINT, TEXT, parse_type
 from sinkql.runtime.local.murmur3 import bucket_numbers
-from sinkql.runtime.spark import frames as spark_frames
 from sinkql.runtime.spark.arrow import Consolidation
 from sinkql.runtime.spark.engine import SparkEngine
+from sinkql.runtime.spark.execution import frames as spark_frames
 from sinkql.state_store.directory import StateDirectory
 
 if TYPE_CHECKING:

@@ -15,16 +15,17 @@ import pytest
 
 from operators import pipeline as pipeline_module
 from operators import test_in_process_like_spark as sized
-from operators.pipeline import Change, Pipeline, call, overwriting, plain, source
+from operators.pipeline import Change, Pipeline, call, output, overwriting, plain, source
 from sinkql import physical
+from sinkql.connector_api.stream import WriteResult
 from sinkql.errors import SinkqlError
 from sinkql.logical import Cast, Reference
 from sinkql.logical.type import TEXT, parse_type
 from sinkql.lowering.fused_join import fuse_joins
 from sinkql.runtime.batch.engine import Batch, Outcome
 from sinkql.runtime.spark.engine import SparkEngine
-from sinkql.runtime.spark.frames import Frames
-from sinkql.runtime.spark.task_rows import TaskRows
+from sinkql.runtime.spark.execution.frames import Frames
+from sinkql.runtime.spark.execution.task_rows import TaskRows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -155,8 +156,27 @@ def latest_sides() -> View:
     return View(physical.Join("inner", left, right, "j", (False,)), ("k", "n"), {})
 
 
+def computed() -> View:
+    """Expressions and conditions below and above an aggregate, and over rows that overwrite."""
+    read = _latest()
+    outputs = (output(read, "k", "k"), output(read, "n", "n * 3 + k"), output(read, "g", "CASE WHEN n > 1 THEN g END"))
+    rows = physical.Normalize(physical.Map(read, outputs, output(read, "", "n IS NULL OR n < 3")), "a1", ("k",))
+    columns = {column.name: column for column in physical.columns_of(rows)}
+    calls = (call("c", "count", None, "bigint"), call("s", "sum", "n", "bigint"))
+    summed = physical.Aggregate(rows, "a2", (columns["g"],), calls, "retract")
+    above = (output(summed, "g", "g"), output(summed, "t", "s * 2 - c"))
+    return View(physical.Map(summed, above, output(summed, "", "c <> 2")), ("g",), {})
+
+
+def filtered() -> View:
+    """An append sink of some rows, without an exchange."""
+    read = _added()
+    return View(physical.Map(read, (output(read, "k", "k + 1"),), output(read, "", "n > 0")), (), {})
+
+
 VIEWS = (
-    overwritten, overwritten_by_two, normalized, counted, total, chained, joined, matched, latest_sides,
+    computed, filtered, overwritten, overwritten_by_two, normalized, counted, total, chained, joined, matched,
+    latest_sides,
 )  # fmt: skip
 
 
@@ -246,3 +266,40 @@ def test_a_sum_of_removed_rows_that_does_not_fit_is_an_error_of_a_row(tmp_path: 
     with pytest.raises(SinkqlError, match="a sum is out of range") as failed:
         pipeline.attempt()
     assert failed.value.code == "SQ3201"
+
+
+def _divided(session: SparkSession, folder: Path, text: str) -> Pipeline:
+    read = source("e", "append", k="bigint", n="bigint", unused="text")
+    view = physical.Map(read, (output(read, "k", "k"), output(read, "q", text)))
+    return _pipeline(folder, View(view, ("k",), {}), session, blobs=True)[0]
+
+
+def test_a_row_that_fails_in_a_task_is_shown_whole_by_spark(tmp_path: Path, session: SparkSession) -> None:
+    pipeline = _divided(session, tmp_path / "p", "7 / n")
+    pipeline.offer(e=[((1, 2, "a"), 1), ((2, 0, "b"), 1)])
+    with pytest.raises(SinkqlError, match="division by zero") as failed:
+        pipeline.attempt()
+    assert failed.value.code == "SQ3201"
+    assert failed.value.detail == 'it fails on the row {"k": 2, "n": 0, "unused": "b"}'
+
+
+def test_a_guarded_row_is_computed_by_spark_and_so_are_the_next_batches(
+    tmp_path: Path, session: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = _divided(session, tmp_path / "p", "CASE WHEN n <> 0 THEN 7 / n END")
+    asked: list[TaskRows] = []
+    written = TaskRows.written
+
+    def noted(rows: TaskRows) -> list[WriteResult]:
+        asked.append(rows)
+        return written(rows)
+
+    monkeypatch.setattr(TaskRows, "written", noted)
+    found = []
+    for rows in ([((1, 2, "a"), 1)], [((2, 0, "b"), 1)], [((3, 7, "c"), 1)]):
+        pipeline.offer(e=rows)
+        changes, state = pipeline.attempt()
+        pipeline.commit(changes, state)
+        found += [row[:2] for row in changes]
+    assert found == [(1, 3), (2, None), (3, 1)]
+    assert len(asked) == 2  # not for the third batch

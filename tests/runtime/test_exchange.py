@@ -16,8 +16,8 @@ from sinkql import physical
 from sinkql.hash_key import HashKey
 from sinkql.logical.type import BIGINT, parse_type
 from sinkql.lowering.task_input import Measure, TaskInput, value_columns
-from sinkql.runtime.spark import exchange
-from sinkql.runtime.spark.exchange import blobs, packed, read_blob, unpacked
+from sinkql.runtime.spark.execution import exchange
+from sinkql.runtime.spark.execution.exchange import blobs, packed, read_blob, unpacked
 from sinkql.runtime.state.pre_aggregation import PreAggregation
 
 _SCHEMA = pa.schema([("place", pa.int64()), ("id", pa.int64()), ("text", pa.string()), ("list", pa.list_(pa.int32()))])

@@ -21,13 +21,9 @@ Executors elsewhere:
 Running batches:
 * `batch_worker`: A streaming query in which the batch scheduler runs batches.
 * `engine`: Run a batch in Spark by the way that costs least.
-* `batch`: A batch as Spark executes it, and the tasks that read its sources.
-* `task_rows`: Compute a batch in Python tasks alone.
-* `exchange`: Exchange rows between tasks as Arrow blobs.
-* `frames`: Compute a batch with Spark SQL.
+* `execution`: The ways of computing a batch, and the exchange of its rows.
 * `arrow`: Convert rows between Arrow and Spark, and give each task its bucket.
 * `python_function`: Python functions for Spark SQL.
-* `staged_rows`: Rows of the driver's machine for tasks on other machines.
 * `task_report`: Reports of tasks to this process.
 * `diagnosis`: Find the expression and the row of a failed batch.
 * `adhoc`: Run single queries.

@@ -42,6 +42,7 @@ _TASKS = (
     "pyspark.sql.pandas.serializers",
     "pyspark.sql.conversion",
     "sinkql.runtime.local.task",
+    "sinkql.runtime.spark.execution.task_rows",
     "sinkql.runtime.state.operator.aggregate",
     "sinkql.runtime.state.operator.arrange",
     "sinkql.runtime.state.operator.temporal_filter",

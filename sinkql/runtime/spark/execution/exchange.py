@@ -99,7 +99,7 @@ def _rest(waiting: Iterable[_Waiting], combine: Combine | None) -> Iterator[Pair
 def _split(
     batch: pa.RecordBatch, numbers: NDArray[np.int64], buckets: int, most: int
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield the rows of each bucket, in their order, at most so many together."""
+    """Yield the rows of each bucket, in their order, at most `most` together."""
     rows, cuts = batch, np.array([0, batch.num_rows])
     if buckets > 1:
         order = np.argsort(numbers.astype(np.uint16), kind="stable")  # a radix sort
@@ -122,7 +122,7 @@ class _Waiting:
         self.size += size
 
     def shrink(self, combine: Combine | None, enough: int) -> bool:
-        """Combine the rows; return whether no more bytes than `enough` remain."""
+        """Combine the rows; return whether at most `enough` bytes remain."""
         if combine is None:
             return False
         rows = combine(pa.Table.from_batches(self.parts))

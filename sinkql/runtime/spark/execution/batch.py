@@ -16,7 +16,7 @@ from sinkql.machine.randomness import new_id
 from sinkql.runtime.batch import failure
 from sinkql.runtime.batch.engine import Batch
 from sinkql.runtime.local.task import ReadTask, SourceColumns, Used, fused_task, read_task, used_columns
-from sinkql.runtime.spark.staged_rows import StagedRows
+from sinkql.runtime.spark.execution.staged_rows import StagedRows
 from sinkql.runtime.state.report import Leave
 
 
@@ -91,7 +91,7 @@ class SparkBatch:
         return Input(staged.stage(rows, task.schema()), staged.read_task())
 
     def spread(self, count: int) -> int:
-        """Return the number of tasks for so many parts."""
+        """Return the number of tasks that read this number of parts."""
         return max(1, min(count, self.engine.parallelism))
 
     def fused(self, branches: Sequence[SourceColumns]) -> list[WriteResult]:

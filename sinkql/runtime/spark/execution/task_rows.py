@@ -1,8 +1,8 @@
-"""Compute a batch in Python tasks alone, if Spark SQL has nothing to compute: rows stay in Arrow, in RDDs.
+"""Compute a batch in Python tasks alone, if they can compute all its expressions: rows stay in Arrow, in RDDs.
 
-Columns are passed on, renamed, or widened between sources, stateful operators and the write. Rows go to other tasks as
-the blobs of `exchange`, into the buckets that Spark SQL's shuffle would give them. So the state and the files of a
-batch are the same whichever way computes it.
+Rows go to other tasks as the blobs of `exchange`, into the buckets that Spark SQL's shuffle would give them. So the
+state and the files of a batch are the same whichever way computes it. Expressions are computed over whole columns; if
+a row may fail, Spark SQL computes the batch again.
 
 Functions of consecutive steps run in one task, so a stateful operator's changes go straight into the next exchange.
 """
@@ -18,22 +18,33 @@ import numpy as np
 import pyarrow as pa
 from pyspark import RDD, StorageLevel
 
-from sinkql import logical, physical
+from sinkql import physical
 from sinkql.connector_api.stream import WriteResult
-from sinkql.connector_api.types import arrow_type
 from sinkql.logical.numeric_type import FLOATS
 from sinkql.logical.type import BIGINT, Type
 from sinkql.lowering.join_input import SidesPreparation
+from sinkql.lowering.placement import passed_columns
 from sinkql.lowering.task_input import TaskInput
 from sinkql.physical import DIFF, SEQ
 from sinkql.runtime.batch import failure
+from sinkql.runtime.local.arrow_form import arrow_form
+from sinkql.runtime.local.map import RowBudget, TooManyRowsError, mapped
 from sinkql.runtime.local.murmur3 import bucket_numbers
 from sinkql.runtime.local.rows import flattened
 from sinkql.runtime.local.task_input import prepared, prepared_side
 from sinkql.runtime.spark import internals
 from sinkql.runtime.spark.arrow import Consolidation
-from sinkql.runtime.spark.batch import Input, SparkBatch, attempt_name, partition_number
-from sinkql.runtime.spark.exchange import Buckets, Combine, Pair, blobs, exchanged, packed, read_blob, unpacked
+from sinkql.runtime.spark.execution.batch import Input, SparkBatch, attempt_name, partition_number
+from sinkql.runtime.spark.execution.exchange import (
+    Buckets,
+    Combine,
+    Pair,
+    blobs,
+    exchanged,
+    packed,
+    read_blob,
+    unpacked,
+)
 from sinkql.runtime.state.operator import stateful
 from sinkql.runtime.state.operator.protocol import task_of
 from sinkql.runtime.state.pre_aggregation import PreAggregation
@@ -56,7 +67,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class _Exchange:
-    """How rows are put into buckets, and which columns the tasks behind it do not need."""
+    """The bucket of each row, and the columns that the tasks behind the exchange do not need."""
 
     bucket_of: Buckets
     buckets: int
@@ -86,7 +97,7 @@ class TaskRows:
             case physical.Read():
                 return not self.work.batch.deduplicated or not operator.key or operator.holes
             case physical.Map():
-                return passing_step(operator) is not None and self.computes(operator.input)
+                return self._map_step(operator) is not None and self.computes(operator.input)
             case physical.Union():
                 return all(map(self.computes, operator.inputs))
             case physical.Use():
@@ -97,6 +108,9 @@ class TaskRows:
                 return _exchanges(stateful(operator).preparation) and all(map(self.computes, operator.entering))
             case physical.Repeat():
                 return False
+
+    def _map_step(self, operator: physical.Map) -> Step | None:
+        return _map_step(operator, self.work.job, self.work.key)
 
     def _copartitioned(self) -> physical.Copartitioned | None:
         """Return the operator whose tasks write, if they have the buckets of the sink."""
@@ -155,10 +169,9 @@ class TaskRows:
             case physical.Read():
                 return [Branch(self.work.input(self.work.read_task(operator, sequence=sequence)))]
             case physical.Map():
-                step = passing_step(operator)
+                step = self._map_step(operator)
                 assert step is not None
-                below = self._branches(operator.input, sequence=sequence)
-                return [branch.then(step) for branch in below] if operator.outputs else below
+                return [branch.then(step) for branch in self._branches(operator.input, sequence=sequence)]
             case physical.Union():
                 return self._union(operator, sequence=sequence)
             case physical.Use():
@@ -348,48 +361,42 @@ def _with_diff(rows: pa.RecordBatch) -> pa.RecordBatch:
     return rows.add_column(place, DIFF, pa.array(np.ones(rows.num_rows, np.int64)))
 
 
-def _columns(
-    rows: pa.RecordBatch, below: Sequence[str], names: Sequence[str], types: Sequence[pa.DataType | None] = ()
-) -> pa.RecordBatch:
+def _columns(rows: pa.RecordBatch, below: Sequence[str], names: Sequence[str]) -> pa.RecordBatch:
     """Return columns under other names, and the internal columns."""
-    columns = [rows.column(name) for name in below]
-    for place, type_ in enumerate(types):
-        if type_ is not None:
-            columns[place] = columns[place].cast(type_)
     internal = [name for name in (DIFF, SEQ) if name in rows.schema.names]
-    return pa.RecordBatch.from_arrays([*columns, *map(rows.column, internal)], names=[*names, *internal])
+    return pa.RecordBatch.from_arrays([rows.column(name) for name in (*below, *internal)], names=[*names, *internal])
 
 
-_WIDER = {"smallint": ("integer", "bigint"), "integer": ("bigint",), "bigint": ()}
-_LONG_DIGITS = 19
-"""The most digits of a whole number."""
+class SqlNeededError(Exception):
+    """Spark SQL must compute the batch: it knows which row fails in an expression, or that none does."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"{_SQL_NEEDED}{key}")
 
 
-def passing_step(map_: physical.Map) -> Step | None:
-    """Return the step of a Map that only passes columns on, or casts whole numbers to wider types; else None."""
-    if map_.where is not None:
+_SQL_NEEDED = "Spark SQL is needed by batch "
+
+
+def needs_sql(error: Exception, key: str) -> bool:
+    """Return whether a task of a batch raised SqlNeededError; `key` is the batch's."""
+    return f"{_SQL_NEEDED}{key}" in str(error)
+
+
+def _map_step(map_: physical.Map, job: physical.Job, key: str) -> Step | None:
+    """Return the step of a Map; None if one of its expressions has no form in Arrow.
+
+    The step raises SqlNeededError if a row may fail.
+    """
+    outputs = [*map_.outputs, *([] if map_.where is None else [map_.where])]
+    if (below := passed_columns(map_)) is not None:
+        return partial(_columns, below=below, names=[output.name for output in map_.outputs])
+    if any(arrow_form(output.expression) is None for output in outputs):
         return None
-    types = {column.name: column.type for column in physical.columns_of(map_.input)}
-    below: list[str] = []
-    casts: list[pa.DataType | None] = []
-    for output in map_.outputs:
-        expression = output.expression
-        cast = isinstance(expression, logical.Cast)
-        column = expression.operand if isinstance(expression, logical.Cast) else expression
-        if not isinstance(column, logical.Reference):
-            return None
-        same = types[column.name] == output.type
-        if not same and not (cast and _widens(types[column.name], output.type)):
-            return None
-        below.append(column.name)
-        casts.append(None if same else arrow_type(output.type))
-    return partial(_columns, below=below, names=[output.name for output in map_.outputs], types=casts)
 
+    def step(rows: pa.RecordBatch) -> pa.RecordBatch:
+        try:
+            return _batch(mapped(job, map_, _table(rows), RowBudget(0)))
+        except TooManyRowsError:
+            raise SqlNeededError(key) from None
 
-def _widens(from_: Type, to: Type) -> bool:
-    """Return whether a cast of whole numbers keeps all of them."""
-    if from_.name not in _WIDER:
-        return False
-    if to.name == "numeric":
-        return to.precision is not None and to.precision - (to.scale or 0) >= _LONG_DIGITS
-    return to.name in _WIDER[from_.name]
+    return step

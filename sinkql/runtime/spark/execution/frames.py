@@ -34,7 +34,7 @@ from sinkql.runtime.spark.arrow import (
     split_bucket_rows,
     with_bucket_rows,
 )
-from sinkql.runtime.spark.batch import SparkBatch, attempt_name, partition_number
+from sinkql.runtime.spark.execution.batch import SparkBatch, attempt_name, partition_number
 from sinkql.runtime.state.operator import stateful
 from sinkql.runtime.state.operator.protocol import task_of
 
