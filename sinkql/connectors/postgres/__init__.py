@@ -3,8 +3,7 @@
 * `connection`: The options of connections, sources and tables, and the planning of a connection.
 * `scaffold`: Turns the address of a database into the connection and the source that `sinkql init` writes.
 * `plan`: Plans a source and its tables from the facts of its publication.
-* `facts`: Reads a publication's tables, columns, keys and problems from the server's catalog.
-* `type_catalog`: Reads types and their parts from the server's catalog.
+* `facts`: Reads a publication's tables, columns, types, keys and problems from the server's catalog.
 * `publication`: The facts of a publication, as stored with the source.
 * `type`: Tables, columns and types of the server, and the SQL types of their values.
 * `doctor`: Checks a server for problems that would stop its sources.
@@ -19,8 +18,7 @@
 * `relation`: Matches the layout that the stream describes with the planned table, and reports changed columns.
 * `rows`: Decodes the changes of one table, all rows of a block together.
 * `chunk`: Reads parts of a table in one transaction, and values that the stream omits.
-* `copy`: Decodes the binary format of COPY into rows.
-* `record`: Selects rows as records, and locates the values in many records.
+* `copy`: Decodes the binary format of COPY, and records of it, into rows.
 * `adbc`: Reads large tables through ADBC, in the same snapshot.
 * `column`: Decodes the values of a column into an Arrow array.
 * `value`: Decodes single values exactly, and says why one does not fit.

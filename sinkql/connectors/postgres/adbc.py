@@ -210,8 +210,8 @@ def _find_socket(timeout: int) -> int:
 
 
 def _tcp_timeout(fileno: int) -> int:
-    found = socket.socket(fileno=fileno)
+    connected = socket.socket(fileno=fileno)
     try:
-        return found.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+        return connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
     finally:
-        found.detach()  # the driver closes it
+        connected.detach()  # the driver closes it

@@ -18,8 +18,7 @@ from sinkql.connector_api.cdc import CapturedTable, Chunk, Key, Position, Schema
 from sinkql.connector_api.types import python_values
 from sinkql.connectors.postgres.adbc import AdbcConnection, AdbcDriver, AdbcFailedError, ExportedSnapshot
 from sinkql.connectors.postgres.client import guarded
-from sinkql.connectors.postgres.copy import CopiedRows, build_rows, copy_out
-from sinkql.connectors.postgres.record import RecordLayout
+from sinkql.connectors.postgres.copy import CopiedRows, RecordLayout, build_rows, copy_out
 from sinkql.connectors.postgres.relation import SentColumn, keep_columns, match_columns, missing_columns_text
 from sinkql.connectors.postgres.rows import GarbledError
 from sinkql.connectors.postgres.slot import Connection, query_row, query_value, read_place, server_snapshot

@@ -82,7 +82,7 @@ class PostgresStream:
     """Reads the slot of one source, and chunks of its tables.
 
     `begin` opens the replication connection. All queries go through a second connection, and each chunk opens another
-    one.
+    one. Large: the methods are those of a stream, and share its connections.
     """
 
     unit = "bytes"
