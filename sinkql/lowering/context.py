@@ -16,12 +16,14 @@ from sinkql.printer import to_sql
 class Context:
     """The context of lowering one job; `texts` collects the statements of the inlined views.
 
-    The views `logs` are read from their logs. The job may use indexes of views in its `cluster`.
+    The views `logs` are read from their logs. The job may use indexes of views in its `cluster`. If `placed`, it runs
+    once, and its expressions keep their spans.
     """
 
     catalog: logical.CatalogReader
     logs: frozenset[str] = frozenset()
     cluster: str | None = None
+    placed: bool = False
     texts: dict[str, str] = field(default_factory=dict)
     shared: dict[str, physical.Operator] = field(default_factory=dict)
     _names: dict[int, str] = field(default_factory=dict)
@@ -96,4 +98,6 @@ class Context:
 
     def output(self, name: str, expression: logical.Expression, view: str) -> physical.Output:
         """Return a computed column with its origin in a view."""
+        if self.placed:
+            return physical.Output(name, expression)
         return physical.Output(name, without_spans(expression), self.origin(view, expression.span))

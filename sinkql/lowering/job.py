@@ -13,7 +13,7 @@ from sinkql.lowering.context import Context
 from sinkql.lowering.fused_join import fuse_joins
 from sinkql.lowering.index import indexes_of, use_indexes
 from sinkql.lowering.materialized_view import get_view_id, interval_of, logs_of, timeline_of
-from sinkql.lowering.relation import ItemLowering, physical_columns
+from sinkql.lowering.relation import ItemLowering, OneShotLowering, physical_columns
 
 _MOST_ROWS = 5_000_000
 _SINKS = uuid.UUID("6b1f0f6e-6b0e-5d3b-9a55-2f6f2d1f5c11")
@@ -155,6 +155,14 @@ def lower_view(view: logical.View, catalog: logical.CatalogReader) -> tuple[phys
     context = Context(catalog)
     graph = share_subplans(physical.Graph(ItemLowering(context).operator(view), context.shared))
     return named(fuse_joins(graph)), context.texts
+
+
+def lower_one_shot(relation: logical.Relation, catalog: logical.CatalogReader) -> physical.Graph:
+    """Return the operators of a query that runs once over the present rows of its inputs."""
+    context = Context(catalog, placed=True)
+    return named(
+        fuse_joins(share_subplans(physical.Graph(OneShotLowering(context).relation(relation), context.shared)))
+    )
 
 
 def lower_connection(name: str, catalog: logical.CatalogReader) -> physical.Connection:

@@ -85,6 +85,30 @@ class ItemLowering:
 
 
 @dataclass(frozen=True, slots=True)
+class OneShotLowering(ItemLowering):
+    """The lowering of a query that runs once over the present rows of sources, tables and sinks.
+
+    Each of them is an append-only source under its full name; views are inlined.
+    """
+
+    def item(self, name: str) -> physical.Operator:
+        from sinkql.planner.query.plan import sink_shape  # loads sqlglot, which only queries need
+
+        item = self.context.catalog.item(name)
+        if isinstance(item, logical.View):
+            return ItemLowering.item(self, name)
+        if name not in self._cache:
+            assert isinstance(item, logical.Source | logical.Sink), name
+            shape = sink_shape(item) if isinstance(item, logical.Sink) else item.shape
+            self._cache[name] = physical.Read(name, "", {}, physical_columns(shape.columns))
+        return self._cache[name]
+
+    def relation(self, relation: logical.Relation) -> physical.Operator:
+        """Return the operator of a query's relation."""
+        return _View(self, "").relation(relation)
+
+
+@dataclass(frozen=True, slots=True)
 class _View:
     """The lowering of the relations of one view, each once."""
 
@@ -167,7 +191,8 @@ class _View:
         columns = relation.shape.columns
         below = [(self.context.retracting(self.relation(input_)), input_.shape.columns) for input_ in relation.inputs]
         inputs = tuple(_rename(operator, have, columns) for operator, have in below)
-        return physical.Union(inputs, relation.shape.change.value)
+        appended = self.context.placed and all(physical.change_of(input_) == "append" for input_ in inputs)
+        return physical.Union(inputs, "append" if appended else relation.shape.change.value)
 
     @property
     def context(self) -> Context:
@@ -252,7 +277,7 @@ def constant(relation: logical.Relation, catalog: logical.CatalogReader) -> phys
     """
     if relation == logical.ONE:
         return _read((physical.Column("$one", INTEGER, nullable=False),), [["1"]])
-    if not _reads_nothing(relation) or any(_has_type(column.type, _NESTED) for column in relation.shape.columns):
+    if not reads_nothing(relation) or any(_has_type(column.type, _NESTED) for column in relation.shape.columns):
         return None
     run = rows_of(relation, catalog)
     try:
@@ -276,9 +301,9 @@ def _read(columns: tuple[physical.Column, ...], rows: list[list[Any]]) -> physic
     return physical.Read(name, physical.CONSTANT, {"rows": rows}, columns)
 
 
-def _reads_nothing(relation: logical.Relation) -> bool:
+def reads_nothing(relation: logical.Relation) -> bool:
     below = logical.inputs_of(relation)
-    return all(map(_reads_nothing, below)) if below else relation == logical.ONE
+    return all(map(reads_nothing, below)) if below else relation == logical.ONE
 
 
 def _has_type(type_: logical.Type, names: tuple[str, ...]) -> bool:

@@ -11,6 +11,8 @@ from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from expressions import vectors
 from grid import edges, values
 from grid.exceptions import AT_ONCE, BESIDE_NULL, LARGE, WIDE, documented, loud, number_of
@@ -19,6 +21,8 @@ from grid.templates import Template
 from sinkql import evaluate, logical
 from sinkql.errors import SinkqlError
 from sinkql.logical.expression import children, walk
+from sinkql.runtime.local.arrow_form import RowsNeededError, arrow_form
+from sinkql.runtime.local.map import python_rows
 
 if TYPE_CHECKING:
     from grid.engine import Engine
@@ -61,6 +65,20 @@ def evaluated(expression: logical.Expression, rows: Sequence[tuple[Any, ...]], n
     return [_outcome(function, rows[number]) for number in numbers]
 
 
+def in_columns(expression: logical.Expression, rows: pa.Table) -> list[Outcome]:
+    """Return the outcome of the form over Arrow columns for each row: a value, or unsure."""
+    form = arrow_form(expression)
+    if form is None:
+        return [_UNSURE] * len(rows)
+    try:
+        return [("value", value) for (value,) in python_rows(pa.table({"value": form(rows)}))]
+    except (RowsNeededError, SinkqlError):
+        if len(rows) <= 1:
+            return [_UNSURE] * len(rows)
+        half = len(rows) // 2
+        return in_columns(expression, rows.slice(0, half)) + in_columns(expression, rows.slice(half))
+
+
 def _outcome(function: Any, row: tuple[Any, ...]) -> Outcome:
     try:
         return "value", function(row)
@@ -75,19 +93,24 @@ def compare(
 ) -> Report:
     """Compare the engines with Postgres, and with each other, on all cells."""
     report, rows, left = Report(), edges.rows(), iter(templates)
+    table = edges.table().take(pa.array(numbers, pa.int64()))
     while part := list(islice(left, together)):
         expressions = [planned(each) for each in part]
         answers = [None if each.oracle is None else oracle.answers(each.oracle, numbers) for each in part]
         here = [evaluated(each, rows, numbers) for each in expressions]
+        columns = [in_columns(each, table) for each in expressions]
         there: Sequence[dict[int, Outcome] | None] = [None] * len(part)
         if engine is not None:
             there = engine.outcomes(expressions, numbers)
-        for template, expression, answer, mine, its in zip(part, expressions, answers, here, there, strict=True):
+        for template, expression, answer, mine, quick, its in zip(
+            part, expressions, answers, here, columns, there, strict=True
+        ):
             report.counts["expressions"] += 1
             at_once = answer is not None and _fails_at_once(template, answer, oracle)
             report.counts[AT_ONCE] += at_once
             for place, number in enumerate(numbers):
-                engines = {"evaluator": mine[place]} | ({} if its is None else {"Spark": its[number]})
+                engines = {"evaluator": mine[place], "columns": quick[place]}
+                engines |= {} if its is None else {"Spark": its[number]}
                 text = None if answer is None or at_once else answer[place]
                 judged = answer is not None and not at_once
                 cell = Cell(template, expression, number, rows[number], text, oracle, judged)

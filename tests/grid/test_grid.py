@@ -94,6 +94,7 @@ def test_evaluator_gives_what_postgres_gives(judging: Oracle) -> None:
     report = cells.compare(templates()[1::_INTERPRETED_SHARE], _numbers(_FEW_ROWS), judging, None)
     assert report.wrong == []
     assert report.counts["evaluator: value"] > 2_000
+    assert report.counts["columns: value"] > 200
 
 
 @pytest.mark.spark

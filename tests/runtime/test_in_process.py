@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from functools import partialmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from sinkql import physical
 from sinkql.connector_api.registry import discover
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.local import batch
+from sinkql.runtime.local.engine import LocalEngine
 from support.running import (
     MemoryControl,
     contexts,
@@ -75,7 +77,7 @@ def test_small_batches_are_computed_without_spark(tmp_path: Path, monkeypatch: p
 def test_many_rows_are_computed_without_spark_only_if_their_columns_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch, "COMPUTED_ROWS", 2)
+    monkeypatch.setattr(LocalEngine, "__init__", partialmethod(LocalEngine.__init__, most_computed=2))
     source = counter(up_to=20_000, rows_per_second=None)
     columns = _loop(tmp_path, physical.Map(source, (output("n", "`counter` * 10"),)))
     _commit(columns, 7)

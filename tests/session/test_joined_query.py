@@ -9,9 +9,9 @@ import duckdb
 import pytest
 
 from session.system_forms import SPARK, fill, found
-from sinkql import evaluate
 from sinkql.errors import SinkqlError
 from sinkql.session import Session
+from sinkql.session.row import query as row_query
 
 _ROWS = """
 CREATE TABLE a (id bigint, g int, name text);
@@ -59,7 +59,7 @@ def test_joins_in_python(session: Session) -> None:
 
 @pytest.mark.spark
 def test_joins_in_spark(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluate, "rows_of", lambda relation, catalog: None)
+    monkeypatch.setattr(row_query, "_rows_here", lambda relation, inputs: None)
     assert _found(session) == _expected()
     assert session._spark is not None
     fill(session)  # and a system relation, in the same Spark

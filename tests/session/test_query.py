@@ -17,6 +17,7 @@ from sinkql.connector_api.planning import PlanningContext, SourcePlan
 from sinkql.connector_api.registry import Registry, discover
 from sinkql.connector_api.stream import Context, ReadCounts, Reader, Split
 from sinkql.connectors.generator.reader import GeneratorReader
+from sinkql.errors import SinkqlError
 from sinkql.session import Session
 from sinkql.session.row import inputs
 
@@ -50,6 +51,29 @@ def test_a_limit_stops_the_reading(session: Session, folder: Path) -> None:
     session.execute(_FILES)
     (result,) = session.execute("SELECT * FROM f LIMIT 1")
     assert (result.rows, result.notices) == (((1, None),), ())
+
+
+def test_window_functions_need_no_spark(session: Session) -> None:
+    session.execute("CREATE TABLE t (g text, n integer, d double precision)")
+    session.execute("INSERT INTO t VALUES ('a', 1, 0.5), ('a', 2, 0.25), ('b', 3, 'NaN'), (NULL, 4, -0.5)")
+    query = (
+        "SELECT g, n, row_number() OVER (PARTITION BY g ORDER BY n DESC), lag(n) OVER (ORDER BY n) FROM t ORDER BY n"
+    )
+    assert rows(session, query) == [("a", 1, 2, None), ("a", 2, 1, 1), ("b", 3, 1, 2), (None, 4, 1, 3)]
+    assert rows(session, "SELECT DISTINCT ON (g) g, n FROM t ORDER BY g, n DESC") == [("a", 2), ("b", 3), (None, 4)]
+    assert rows(session, "SELECT array_agg(n ORDER BY n) FROM t") == [((1, 2, 3, 4),)]
+    assert session._spark is None
+
+
+def test_the_error_of_a_row_has_the_place_in_the_query(session: Session) -> None:
+    session.execute("CREATE TABLE t (n integer)")
+    session.execute("INSERT INTO t VALUES (1), (0)")
+    text = "SELECT 1 + 10 / n FROM t"
+    with pytest.raises(SinkqlError) as raised:
+        session.execute(text)
+    assert raised.value.span is not None
+    assert (raised.value.code, text[raised.value.span.start : raised.value.span.end]) == ("SQ3201", "10 / n")
+    assert session._spark is None
 
 
 def test_rows_that_came_and_went_are_not_shown(session: Session) -> None:

@@ -24,7 +24,7 @@ from sinkql.connector_api.types import arrow_type
 from sinkql.errors import SinkqlError
 from sinkql.logical.type import BIGINT
 from sinkql.lowering.join_input import SidesPreparation
-from sinkql.lowering.placement import COMPUTED_ROWS, passed_columns
+from sinkql.lowering.placement import passed_columns
 from sinkql.physical import DIFF, SEQ
 from sinkql.runtime.batch.engine import Batch, Outcome, SparkNeededError
 from sinkql.runtime.local.map import RowBudget, TooManyRowsError, mapped
@@ -54,7 +54,8 @@ class HiddenColumnsError(Exception):
 class LocalBatch:
     """A batch that runs in this process; it runs once.
 
-    `sent` returns a task as the process that runs it receives it. If `whole`, unused columns are read too, for the
+    `sent` returns a task as the process that runs it receives it. `most_computed` is the number of rows that one
+    operator may compute one by one, None for any number. If `whole`, unused columns are read too, for the
     error that shows a row.
     """
 
@@ -62,6 +63,7 @@ class LocalBatch:
     batch: Batch
     policy: Policy
     sent: Callable[[Any], Any]  # a task of any kind, and a copy of it
+    most_computed: int | None
     whole: bool = False
     attempt: str = field(default_factory=lambda: f"h{uuid.uuid4().hex[:12]}")
     _shared: dict[str, pa.Table] = field(default_factory=dict)
@@ -188,7 +190,7 @@ class LocalBatch:
             yield from rows
 
     def _computed(self, operator: physical.Map, *, sequence: bool) -> Iterator[pa.RecordBatch]:
-        budget = RowBudget(COMPUTED_ROWS) if self.policy == "decline" else RowBudget()
+        budget = RowBudget(self.most_computed)
         for rows in self._rows(operator.input, sequence=sequence):
             with self._failing_rows():
                 computed = mapped(self.job, operator, pa.Table.from_batches([rows]), budget)
@@ -200,7 +202,7 @@ class LocalBatch:
         try:
             yield
         except TooManyRowsError as error:
-            raise SparkNeededError(f"more than {COMPUTED_ROWS} rows are computed one by one") from error
+            raise SparkNeededError(f"more than {self.most_computed} rows are computed one by one") from error
         except SinkqlError as error:
             if self.policy == "decline":
                 raise SparkNeededError(f"an expression fails for a row: {error.message}") from error

@@ -140,7 +140,7 @@ def values(job: physical.Job, output: physical.Output, below: pa.Table, rows: Se
             message = f"only Spark can evaluate {called(output.expression)} exactly"
             raise failure.row_error(job, output, message, _shown(below, row), code="SQ2663", hint=_ELSEWHERE) from None
         except SinkqlError as error:
-            raise failure.row_error(job, output, error.message, _shown(below, row)) from None
+            raise failure.row_error(job, output, error.message, _shown(below, row)) from error
     return results
 
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -125,18 +124,6 @@ class Inputs:
         except NarrowError:
             raise columns_changed_error(item) from None
         return item.shape.columns, pa.table(arrays, names=[column.name for column in item.shape.columns])
-
-    def tuples(self, full_name: str) -> Iterable[Row]:
-        """Return an item's rows as tuples, lazily for a view. Raise what `rows` raises."""
-        if full_name in self._contents.views:
-            rows = (row for table in self._view_tables(full_name) for row in python_rows(table, self._span))
-            return islice(rows, self._limit)
-        if self._files is None or full_name not in self._files.files:
-            item, statement = self._item(full_name)
-            if isinstance(item, logical.Source) and isinstance(statement, ast.CreateTable | ast.CreateProgress):
-                return self._table_rows(item, statement)
-        _, table = self.rows(full_name)
-        return python_rows(table, self._span)
 
     @property
     def plans(self) -> logical.CatalogReader:

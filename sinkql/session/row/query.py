@@ -1,4 +1,4 @@
-"""Run SELECT: on the system catalog in SQLite, simple queries over items in Python, others in Spark."""
+"""Run SELECT: on the system catalog in SQLite, over constants in Python, over items in this process or in Spark."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from sinkql.catalog.system import RELATIONS
 from sinkql.catalog.system.item import SystemCatalog, SystemRows
 from sinkql.catalog.system.system_names import System, over_system
 from sinkql.errors import Span
+from sinkql.lowering.relation import reads_nothing
 from sinkql.planner.name import qualified_name
 from sinkql.printer.clause import name as print_name
 from sinkql.session.item.connector_access import CatalogAccess
@@ -76,15 +77,26 @@ def run_select(query: ast.Query, workspace: Workspace, files: FileQuery | None =
 
 
 def rows_of(query: OneShotQuery, workspace: Workspace, inputs: Inputs) -> list[Row]:
-    """Return the rows of a query, including columns that only order them. Use Spark if Python cannot."""
-    evaluate_rows = evaluate.rows_of(query.relation, inputs.plans)
-    if evaluate_rows is not None:
+    """Return the rows of a query, including columns that only order them. Use Spark if this process cannot."""
+    rows = _rows_here(query.relation, inputs)
+    if rows is None:
+        return by_spark(query, workspace, inputs.rows, inputs.plans)
+    ordered = in_order(rows, query.order)
+    return ordered[query.offset : None if query.limit is None else query.offset + query.limit]
+
+
+def _rows_here(relation: logical.Relation, inputs: Inputs) -> list[Row] | None:
+    """Return the rows of a relation: of constants as for any plan, of items by the engine of small batches."""
+    if reads_nothing(relation):
+        constant_rows = evaluate.rows_of(relation, inputs.plans)
         try:
-            ordered = in_order(evaluate_rows(inputs.tuples), query.order)
+            return None if constant_rows is None else list(constant_rows(lambda name: []))
         except evaluate.NotEvaluableError:
-            return by_spark(query, workspace, inputs.rows, inputs.plans)
-        return ordered[query.offset : None if query.limit is None else query.offset + query.limit]
-    return by_spark(query, workspace, inputs.rows, inputs.plans)
+            return None
+    from sinkql.session.row.local_query import local_rows  # loads the engine, which constants do not need
+
+    table = local_rows(relation, inputs)
+    return None if table is None else python_rows(table)
 
 
 def preview(name: ast.Name, workspace: Workspace, limit: int) -> Result:
