@@ -34,7 +34,8 @@ from sinkql.state_store.directory import StateDirectory
 _SCRIPT = """
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', URL = 'sqlite:////nowhere', WAREHOUSE = '/nowhere');
 CREATE SOURCE s (k bigint, n bigint) FROM FILES (PATH = '/nowhere') FORMAT JSON;
-CREATE MATERIALIZED VIEW v AS SELECT k, count(*) AS rows, sum(n) AS total, max(n) AS most FROM s WHERE n >= 0 GROUP BY k;
+CREATE MATERIALIZED VIEW v AS
+  SELECT k, count(*) AS rows, sum(n) AS total, max(n) AS most FROM s WHERE n >= 0 GROUP BY k;
 CREATE SINK w FROM v INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 't')
   KEY (k) NOT ENFORCED MODE UPSERT WITH (COMMIT INTERVAL = '1s');
 """
