@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sinkql import logical, physical
-from sinkql.connector_api.stream import Limit, Offsets, ReadCounts, Reader, Split, WriteResult
+from sinkql.connector_api.stream import Limit, Offsets, ReadCounts, Reader, Size, Split, WriteResult
 from sinkql.connector_api.types import arrow_type
 from sinkql.connectors.constant.reader import ConstantReader
 from sinkql.errors import SinkqlError
@@ -62,7 +62,7 @@ def _batch(folder: Path, readers: Mapping[str, Reader]) -> Batch:
     """Return the batch of all rows. Its clock is now, and all rows are new."""
     empty = state.empty(bucketing=LocalEngine.bucketing, buckets=1)
     task = _CollectTask(new_id())
-    splits: dict[str, list[Split]] = {name: [{}] for name in readers}
+    splits = {name: reader.splits(reader.initial(at_end=False), reader.target({})) for name, reader in readers.items()}
     now = clock.time_ms()
     return Batch(task, splits, readers, Arrangements(StateDirectory(folder), empty, 1, task.commit), clock=(0, now))
 
@@ -129,9 +129,9 @@ class _RowsReader(Reader):
         """Return one split."""
         return [{}]
 
-    def fits_in_process(self, splits: Sequence[Split]) -> bool:
-        """Return True: the rows are here."""
-        return True
+    def size(self, splits: Sequence[Split]) -> Size:
+        """Return nothing: the rows are in memory already."""
+        return Size(0, 0)
 
     def read(self, split: Split, read_counts: ReadCounts) -> Iterator[pa.RecordBatch]:
         """Yield the rows."""
