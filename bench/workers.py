@@ -1,9 +1,10 @@
 """Measure the start of Spark's Python workers: the imports of their parent process, which forks them.
 
-    python -m bench.workers [--runs 5] [--against TREE]
+    python -m bench.workers [--runs 5] [--against TREE] [--job append] [--every]
 
-Prints the median CPU seconds, with the path that a local Spark sets. `--against` alternates with another checkout of
-SinkQL, and prints the ratio.
+Prints the least CPU seconds, with the path that a local Spark sets and the modules of one job: JSON files into an
+append or upsert sink, or an aggregate. `--every` loads the modules of all connectors. `--against` alternates with
+another checkout of SinkQL, and prints the ratio.
 """
 
 from __future__ import annotations
@@ -16,10 +17,29 @@ from pathlib import Path
 
 import pyspark
 
-from bench.common import ROOT, median, show
-from sinkql.connector_api.registry import discover
+from bench.common import ROOT, show
 
 _ARCHIVES = Path(pyspark.__file__).parent / "python" / "lib"
+_SOURCE = "CREATE SOURCE events (k bigint NOT NULL, v bigint) FROM FILES (PATH = '/in') FORMAT JSON;"
+_LAKE = "CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = '/lake');"
+_SINK = """CREATE SINK s FROM {input} INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 't') {mode}
+WITH (COMMIT INTERVAL = '1s');"""
+_VIEW = "CREATE MATERIALIZED VIEW per_key AS SELECT k, sum(v) AS v FROM events GROUP BY k;"
+_SCRIPTS = {
+    "append": f"{_LAKE} {_SOURCE} {_SINK.format(input='events', mode='MODE APPEND')}",
+    "upsert": f"{_LAKE} {_SOURCE} {_SINK.format(input='events', mode='KEY (k) NOT ENFORCED MODE UPSERT')}",
+    "aggregate": f"{_LAKE} {_SOURCE} {_VIEW} {_SINK.format(input='per_key', mode='KEY (k) MODE UPSERT')}",
+}
+_MODULES = """
+import sys, sinkql
+from sinkql.connector_api.registry import discover
+try:
+    from sinkql.runtime.spark.task_modules import task_modules
+except ImportError:  # an older checkout
+    print(*discover().tasks, sep=",")
+else:
+    print(*task_modules(sinkql.compile(sys.argv[1]).jobs if sys.argv[1] else None), sep=",")
+"""
 _IMPORT = """
 import sys, time
 start = time.process_time()
@@ -33,24 +53,32 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--against", type=Path)
+    parser.add_argument("--job", choices=[*_SCRIPTS], default="append")
+    parser.add_argument("--every", action="store_true")
     arguments = parser.parse_args()
+    script = "" if arguments.every else _SCRIPTS[arguments.job]
     trees = [ROOT, *([arguments.against] if arguments.against is not None else [])]
     seconds: list[list[float]] = [[] for _ in trees]
     for _ in range(arguments.runs):
         for tree, measured in zip(trees, seconds, strict=True):
-            measured.append(_import_seconds(tree))
-    medians = [median(measured) for measured in seconds]
+            measured.append(_import_seconds(tree, script))
+    least = [min(measured) for measured in seconds]
     rows = [("checkout", "CPU s", "ratio")]
-    rows += [(str(tree), f"{cpu:.2f}", f"{medians[0] / cpu:.2f}") for tree, cpu in zip(trees, medians, strict=True)]
+    rows += [(str(tree), f"{cpu:.2f}", f"{least[0] / cpu:.2f}") for tree, cpu in zip(trees, least, strict=True)]
     show(rows)
 
 
-def _import_seconds(tree: Path) -> float:
+def _import_seconds(tree: Path, script: str) -> float:
+    modules = _run(_MODULES, script, tree=tree, environment={**os.environ, "PYTHONPATH": str(tree)})
     archives = sorted(_ARCHIVES.glob("*.zip"), reverse=True)  # before other modules, as in Spark
     path = os.pathsep.join([*map(str, archives), str(tree)])
-    environment = {**os.environ, "PYTHONPATH": path, "SINKQL_TASKS": ",".join(discover().tasks)}
-    command = [sys.executable, "-c", _IMPORT]
-    return float(subprocess.run(command, env=environment, capture_output=True, text=True, check=True, cwd=tree).stdout)
+    environment = {**os.environ, "PYTHONPATH": path, "SINKQL_TASKS": modules.strip()}
+    return float(_run(_IMPORT, tree=tree, environment=environment))
+
+
+def _run(script: str, *arguments: str, tree: Path, environment: dict[str, str]) -> str:
+    command = [sys.executable, "-c", script, *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, cwd=tree).stdout
 
 
 if __name__ == "__main__":

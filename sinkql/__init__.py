@@ -37,6 +37,7 @@ statements of a script.
 * `local_path`: Resolve paths that a user writes.
 * `regex_repeat`: Match repeats of a pattern without backtracking.
 * `allocator`: Make the C library reuse freed memory.
+* `pandas_import`: Keep pyarrow from importing pandas.
 * `documentation`: Find the pages, sections and table rows of the documentation that explain words.
 * `errors`: Errors with their codes, causes and fixes.
 """

@@ -15,6 +15,7 @@ from typing import Literal
 
 from sinkql.errors import nearest
 
+_PART = re.compile(r'"(?:[^"]|"")*"|[^.]+')
 RESERVED = frozenset(
     {
         "WITH", "SELECT", "FROM", "WHERE", "GROUP", "HAVING", "QUALIFY", "WINDOW", "ORDER", "LIMIT", "OFFSET", "FETCH",
@@ -195,6 +196,12 @@ def quoted(name: str) -> str:
 def qualified_name(*parts: str) -> str:
     """Return the full name of these parts; a part with a dot or a quote is quoted."""
     return ".".join(quoted(part) if not part or '"' in part or "." in part else part for part in parts)
+
+
+def split_name(full_name: str) -> tuple[str, ...]:
+    """Return the parts that `qualified_name` has joined."""
+    parts = _PART.findall(full_name)
+    return tuple(part[1:-1].replace('""', '"') if part.startswith('"') else part for part in parts)
 
 
 @cache

@@ -36,7 +36,7 @@ class Registry:
     """The kinds of all connectors, by their keywords; `later` has the kinds that no connector supports yet.
 
     `readers` and `writers` are for reads and writes other than of sources and sinks, for example of tables and views.
-    `tasks` are the modules that tasks of jobs import.
+    `connectors` are the connectors themselves.
     """
 
     connections: dict[str, ConnectionKind] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class Registry:
     later: dict[tuple[Role, str], UnsupportedKind] = field(default_factory=dict)
     scans: dict[str, ScanKind] = field(default_factory=dict)
     addresses: dict[str, AddressKind] = field(default_factory=dict)
-    tasks: list[str] = field(default_factory=list)
+    connectors: list[Connector] = field(default_factory=list)
     versions: str = ""
     """The names and versions of the packages with connectors."""
 
@@ -73,6 +73,17 @@ class Registry:
         open_store = self.connections[kind].store
         assert open_store is not None, kind
         return open_store(options, secret)
+
+    def task_modules(self, jobs: Iterable[physical.Job] | None = None) -> tuple[str, ...]:
+        """Return the modules that tasks of the jobs import from connectors; from all connectors without jobs."""
+        connectors = self.connectors
+        if jobs is not None:
+            used = {
+                *(name for job in jobs for read in job.reads() for name in _names_in(read.connector, read.options)),
+                *(name for job in jobs for name in _names_in(job.write.connector, job.write.options)),
+            }
+            connectors = [connector for connector in connectors if not used.isdisjoint(_kinds_of(connector))]
+        return tuple(module for connector in connectors for module in connector.tasks)
 
     def stores(self) -> tuple[str, ...]:
         """Return the kinds of connections that are object stores, sorted."""
@@ -106,6 +117,26 @@ class Registry:
                 yield "FORMAT", name, option_words(*option_types)
 
 
+def _names_in(*planned: object) -> Iterator[str]:
+    """Yield the texts in planned options, among them the names of formats."""
+    values = list(planned)
+    while values:
+        match values.pop():
+            case str(text):
+                yield text
+            case dict(options):
+                values.extend(options.values())
+            case list(items) | tuple(items):
+                values.extend(items)
+
+
+def _kinds_of(connector: Connector) -> set[str]:
+    """Return the names by which jobs refer to a connector: its formats only if it offers nothing else."""
+    names = {kind.name for kind in connector.sources} | {kind.name for kind in connector.sinks}
+    names |= connector.readers.keys() | connector.writers.keys()
+    return names or {kind.name for kind in connector.formats} | {kind.name for kind in connector.messages}
+
+
 def register(connectors: Iterable[Connector], *, versions: str = "") -> Registry:
     """Return the registry of some connectors; of kinds with the same keyword, the last one wins."""
     registry = Registry(versions=versions)
@@ -118,7 +149,7 @@ def register(connectors: Iterable[Connector], *, versions: str = "") -> Registry
         registry.later.update({(kind.role, kind.name): kind for kind in connector.later})
         registry.scans.update({kind.name: kind for kind in connector.scans})
         registry.addresses.update({scheme: kind for kind in connector.addresses for scheme in kind.schemes})
-        registry.tasks.extend(connector.tasks)
+        registry.connectors.append(connector)
         registry.readers.update(connector.readers)
         registry.writers.update(connector.writers)
     return registry

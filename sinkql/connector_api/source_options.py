@@ -5,18 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import msgspec
 
 from sinkql import ast, codec, logical, physical
 from sinkql.connector_api.cdc import LogPath, LogRetention, is_captured
 from sinkql.connector_api.options import Tuning, option_field, option_span
-from sinkql.connector_api.planning import PlanningContext
 from sinkql.connector_api.stream import ReadCounts, RowError, invalid_row_error
 from sinkql.errors import SinkqlError, Span
 from sinkql.logical.type import BYTEA, TEXT, TIMESTAMPTZ
 from sinkql.object_store.s3 import SCHEME
+
+if TYPE_CHECKING:
+    from sinkql.connector_api.planning import PlanningContext
 
 OnError = Literal["fail", "skip", "dead letter"]
 LEFT_OUT = (

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from sinkql import ast, logical
 from sinkql.errors import MissingError, SinkqlError, Span, nearest, one_of
 from sinkql.keywords import qualified_name as qualified_name
+from sinkql.keywords import split_name as split_name
 from sinkql.printer.clause import name as print_name
 
 DATABASE = "materialize"
@@ -15,13 +16,6 @@ SCHEMA = "public"
 BUILT_IN_CLUSTER = "quickstart"
 SYSTEM_SCHEMAS = ("mz_catalog", "mz_internal", "pg_catalog", "information_schema")
 RELATION_KINDS = ("SOURCE", "TABLE", "VIEW", "MATERIALIZED VIEW")
-_PART = re.compile(r'"(?:[^"]|"")*"|[^.]+')
-
-
-def split_name(full_name: str) -> tuple[str, ...]:
-    """Return the parts that `qualified_name` has joined."""
-    parts = _PART.findall(full_name)
-    return tuple(part[1:-1].replace('""', '"') if part.startswith('"') else part for part in parts)
 
 
 def as_name(full_name: str, span: Span | None = None) -> ast.Name:

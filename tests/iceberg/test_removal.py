@@ -219,3 +219,16 @@ def test_expiry_reads_no_manifest_of_the_sink(lake: Lake, name: str, monkeypatch
     assert len(lake.table(name).metadata.snapshots) == KEPT
     gone = [path.rpartition("/")[2] for path in before - on_disk(lake, name)]
     assert {path.rpartition(".")[2] for path in gone} == {"avro", "parquet", "json"}
+
+
+def test_record_of_another_parent_does_not_count(lake: Lake, name: str) -> None:
+    sink = Sink(lake, name, upsert=True)
+    sink.start()
+    for number in range(4):
+        sink.put((number, "a"))
+    table = lake.table(name)
+    head = table.current_snapshot()
+    assert head is not None
+    assert removal._recorded(table, head) is not None
+    assert removal._recorded(table, head.model_copy(update={"parent_snapshot_id": None})) is None
+    assert removal._recorded(table, head.model_copy(update={"snapshot_id": 1})) is None

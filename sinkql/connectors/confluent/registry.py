@@ -6,10 +6,9 @@ import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlsplit
 
-import httpx
 import msgspec
 
 from sinkql import codec, logical
@@ -20,6 +19,9 @@ from sinkql.connector_api.stream import Context
 from sinkql.connector_api.tunnel import OPTION, Tunnel, planned_tunnel
 from sinkql.connectors.confluent.options import ReadTuning, RegistryConnection
 from sinkql.errors import SinkqlError
+
+if TYPE_CHECKING:
+    import httpx
 
 Access = tuple[str, tuple[tuple[str, str], ...]]
 """The name of a registry connection, and its options with the values of secrets; hashable."""
@@ -107,6 +109,8 @@ class Registry:
             base_url = url._replace(netloc=f"127.0.0.1:{self._tunnel.port}").geturl()
             headers["Host"] = url.netloc.rpartition("@")[2]
             self._request_options = {"extensions": {"sni_hostname": url.hostname}}  # the name in the certificate
+        import httpx  # takes 0.1 CPU-s, also in processes that send no request
+
         self._client = httpx.Client(
             base_url=base_url,
             auth=(user, password) if user is not None else None,
@@ -180,6 +184,8 @@ class Registry:
 
     def _request(self, method: str, path: str, body: Mapping[str, Any] | None) -> httpx.Response:
         """Return the response to a request; lost connections are retried, timeouts are not."""
+        import httpx
+
         for left in reversed(range(_TRIES)):
             try:
                 return self._client.request(method, path, json=body, **self._request_options)

@@ -161,5 +161,5 @@ connector = Connector(
             dead_letter_write=plan.dead_letter_write,
         ),
     ),
-    tasks=("sinkql.connectors.iceberg.write.append", "sinkql.connectors.iceberg.write.upsert_task"),
+    tasks=("sinkql.connectors.iceberg.write.append_task", "sinkql.connectors.iceberg.write.upsert_task"),
 )

@@ -33,7 +33,6 @@ from sinkql.errors import GoneError, SinkqlError
 from sinkql.machine import clock
 from sinkql.machine.randomness import new_id
 from sinkql.object_store.store import ObjectStore
-from sinkql.planner.name import short_name
 from sinkql.state_store.directory import StateDirectory
 from sinkql.state_store.numbered_log import StoredNumbered
 from sinkql.state_store.store import ObjectStateStore, open_state_store
@@ -281,6 +280,8 @@ def damaged_error(path: Path, why: str) -> SinkqlError:
 
 def expired_log_error(view: str, hint: str = "The present rows are read instead.") -> SinkqlError:
     """Return the error for rows that were deleted before they were read."""
+    from sinkql.planner.name import short_name  # for messages only: the planner is large
+
     return GoneError(
         "SQ3451",
         f'materialized view "{short_name(view)}" no longer has the rows of the commit that was read',

@@ -35,7 +35,6 @@ from sinkql.connectors.view.rows import (
 )
 from sinkql.errors import SinkqlError
 from sinkql.machine import clock
-from sinkql.planner.name import short_name
 
 _BATCH_ROWS = 1 << 16
 _BEGINNING: Offsets = {"at": 0, "id": ""}
@@ -203,7 +202,7 @@ class ViewReader(Reader, SnapshotReader, RefreshableReader, ViewLogReader):
         for part in consolidated_parts(in_batches(changes), schema, self.log.spill):
             table = consolidate(part)
             if split["whole"]:
-                check_present(table, short_name(self.view))
+                check_present(table, self.view)
             if self.change == "append":
                 table = expand(table)
             read_counts.rows += len(table)
@@ -318,6 +317,8 @@ class ViewReader(Reader, SnapshotReader, RefreshableReader, ViewLogReader):
         return None
 
     def _behind_error(self) -> SinkqlError:
+        from sinkql.planner.name import short_name  # for messages only: the planner is large
+
         return SinkqlError(
             "SQ3450",
             f'materialized view "{short_name(self.view)}" no longer has the changes that come next',

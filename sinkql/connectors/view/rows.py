@@ -99,9 +99,11 @@ def negate(table: pa.Table) -> pa.Table:
 def check_present(table: pa.Table, view: str) -> pa.Table:
     """Return the rows of a view; raise SQ3401 if a row was removed more often than added."""
     if len(table) and pc.min(table.column(DIFF)).as_py() < 0:
+        from sinkql.planner.name import short_name  # for the message only: the planner is large
+
         raise SinkqlError(
             "SQ3401",
-            f'a row that was never added is removed, in view "{view}"',
+            f'a row that was never added is removed, in view "{short_name(view)}"',
             hint="A source deletes or changes rows that it never sent; check that it was read from its beginning.",
         )
     return table

@@ -49,7 +49,6 @@ from sinkql.errors import FencedError, SinkqlError
 from sinkql.logical.type import parse_type
 from sinkql.machine import clock
 from sinkql.machine.randomness import new_id
-from sinkql.planner.name import short_name
 from sinkql.state_store.directory import StateDirectory
 from sinkql.storage import failpoint, files, sorted_run
 
@@ -217,6 +216,8 @@ class ViewWriter(Writer, RefreshableWriter, Maintainable, ViewLogWriter):
         return self._last
 
     def _fenced(self) -> FencedError:
+        from sinkql.planner.name import short_name  # for messages only: the planner is large
+
         return FencedError(
             "SQ5101",
             f'another run has taken over materialized view "{short_name(self.view)}"',

@@ -19,7 +19,7 @@ from sinkql.connector_api.types import parse_type
 from sinkql.connectors.webhook.options import SOURCE_OWNER, SourceOptions
 from sinkql.connectors.webhook.request import Filter, Header, Kind, Layout
 from sinkql.errors import Notice, SinkqlError, Span
-from sinkql.planner.name import split_name
+from sinkql.keywords import split_name
 
 _MOST_BODY = 256 << 20
 _TABLE = "requests"

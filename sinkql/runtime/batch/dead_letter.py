@@ -12,13 +12,13 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sinkql import physical
-from sinkql.connector_api.registry import Registry
 from sinkql.connector_api.source_options import DEAD_LETTER_COLUMNS, has_dead_letter_table
 from sinkql.connector_api.stream import (
     NO_PLAN,
@@ -37,6 +37,9 @@ from sinkql.connector_api.types import arrow_type
 from sinkql.errors import DroppedTableError, SinkqlError, UnfitTableError
 from sinkql.machine import clock
 from sinkql.storage import failpoint
+
+if TYPE_CHECKING:
+    from sinkql.connector_api.registry import Registry
 
 _NAMES = [column.name for column in DEAD_LETTER_COLUMNS]
 _PLAN = "letters"

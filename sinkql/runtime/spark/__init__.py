@@ -17,6 +17,7 @@ Executors elsewhere:
 * `cluster`: The settings of executors, and whether they run.
 * `package`: The archive of SinkQL for executors.
 * `daemon`: The parent of Spark's Python workers.
+* `task_modules`: The modules that it loads.
 
 Running batches:
 * `batch_worker`: A streaming query in which the batch scheduler runs batches.

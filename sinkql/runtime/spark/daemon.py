@@ -30,9 +30,10 @@ for _path in _archives:
         sys.path.remove(_path)
         sys.path.append(_path)
 
+from sinkql.pandas_import import skip_pandas  # noqa: E402  # from the path above
+
 _TASKS = (
     "numpy",
-    "pandas",
     "pyarrow.compute",
     "pyarrow.parquet",
     "msgspec",
@@ -43,24 +44,17 @@ _TASKS = (
     "pyspark.sql.conversion",
     "sinkql.runtime.local.task",
     "sinkql.runtime.spark.execution.task_rows",
-    "sinkql.runtime.state.operator.aggregate",
-    "sinkql.runtime.state.operator.arrange",
-    "sinkql.runtime.state.operator.temporal_filter",
-    "sinkql.runtime.state.operator.join",
-    "sinkql.runtime.state.operator.normalize",
-    "sinkql.runtime.state.operator.pick",
-    "sinkql.runtime.state.operator.rank",
-    "sinkql.runtime.state.operator.recompute",
 )
 
 # Spark has more daemons, for work that plans and needs none of these modules; it names each one's worker.
 if sys.argv[1:] in ([], ["pyspark.worker"]):
+    skip_pandas()
     _names = os.environ.get("SINKQL_TASKS")
     if _names is None:
-        from sinkql.connector_api.registry import discover  # imports the planning of all connectors
+        from sinkql.runtime.spark.task_modules import task_modules  # imports the planning of all connectors
 
-        _names = ",".join(discover().tasks)
-    for _module in (*_TASKS, *_names.split(",")):
+        _names = ",".join(task_modules())
+    for _module in (*_TASKS, *filter(None, _names.split(","))):
         importlib.import_module(_module)
 
 from pyspark import daemon  # noqa: E402  # after the imports that it forks

@@ -21,7 +21,6 @@ from pyspark import SparkConf, SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from sinkql.connector_api.registry import discover
 from sinkql.errors import SinkqlError, temporary_folder_error
 from sinkql.runtime.spark import cluster, internals
 from sinkql.runtime.spark.class_archive import Archive, archive_of
@@ -29,6 +28,7 @@ from sinkql.runtime.spark.java import Java, check_java
 from sinkql.runtime.spark.jvm import Jvm
 from sinkql.runtime.spark.python_function import register
 from sinkql.runtime.spark.settings import PATIENCE_SECONDS, CancelledError, SparkSettings, bucket_count
+from sinkql.runtime.spark.task_modules import task_modules
 from sinkql.storage import files
 
 _PYSPARK = Path(pyspark.__file__).parent
@@ -324,7 +324,7 @@ def _required(settings: SparkSettings, conf: Path) -> dict[str, str]:
     if settings.local:
         required |= {
             # Executors on other machines find the modules themselves, since they may have other packages.
-            "spark.executorEnv.SINKQL_TASKS": ",".join(discover().tasks),
+            "spark.executorEnv.SINKQL_TASKS": ",".join(task_modules() if settings.tasks is None else settings.tasks),
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             # All users of a machine can reach its loopback address. Spark generates the secret, and keeps it in memory.

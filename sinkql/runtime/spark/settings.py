@@ -32,7 +32,8 @@ _GIVING_OPTIONS = "--driver-java-options"
 class SparkSettings:
     """The settings to start a Spark application; `folder` is private to it, for its log and its spilled data.
 
-    A `submitted` application runs in the JVM that started this process.
+    A `submitted` application runs in the JVM that started this process. `tasks` are the modules that Python workers
+    load when they start, see `task_modules`; None loads those of all connectors and operators.
     """
 
     master: str
@@ -40,6 +41,7 @@ class SparkSettings:
     folder: Path
     name: str = "sinkql"
     submitted: bool = False
+    tasks: tuple[str, ...] | None = None
 
     @property
     def local(self) -> bool:

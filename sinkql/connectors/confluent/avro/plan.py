@@ -25,7 +25,7 @@ from sinkql.connectors.confluent.schema import (
     registry_options,
 )
 from sinkql.errors import SinkqlError, nearest
-from sinkql.planner.name import split_name
+from sinkql.keywords import split_name
 
 _Level = Literal[
     "BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE", "NONE"

@@ -3,7 +3,8 @@
 * `writer`: Opens and claims the table of a job's `Write`, and commits its batches.
 * `claimed_table`: Holds the last load of the table and the sink's checkpoint in it, and commits snapshots.
 * `mode`: Declares what differs between append and upsert sinks, and commits the files of a batch.
-* `append`: Writes and compacts the data files of append sinks.
+* `append`: Commits and compacts the data files of append sinks.
+* `append_task`: Writes one bucket of an append sink's batch.
 * `table_index`: Keeps the key index of an upsert sink between batches.
 * `upsert`: Creates the tasks of upsert sinks, and turns their results into files to commit.
 * `upsert_task`: Writes one bucket of a keyed batch: data files, delete files and a run of the index.

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyiceberg.table import Table
 
 from sinkql import physical
 from sinkql.connector_api.stream import WriteResult
@@ -44,6 +43,9 @@ from sinkql.connectors.iceberg.key_index.run import (
 from sinkql.state_store.directory import StateDirectory
 from sinkql.storage import failpoint
 from sinkql.storage.spill import Ranges, hash_range, spilled_parts
+
+if TYPE_CHECKING:  # a task imports no more of pyiceberg than it uses
+    from pyiceberg.table import Table
 
 _MOST_IN_MEMORY = 1 << 18
 """Index entries."""
