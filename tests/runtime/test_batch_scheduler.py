@@ -11,7 +11,7 @@ from datetime import timedelta
 import pytest
 
 from sinkql.connector_api.stream import JobOffsets, Limit, Offsets
-from sinkql.runtime.batch.engine import Place
+from sinkql.runtime.batch.engine import Place, SparkNeededError
 from sinkql.runtime.batch.pacing import Pacer, PacingOrders
 from sinkql.runtime.schedule import scheduler
 from sinkql.runtime.schedule.schedule import ScheduleLimits
@@ -134,6 +134,48 @@ def test_no_thread_but_the_schedulers_asks_how_workers_are() -> None:
         found.add(late.scheduled())  # the worker that ended does not count
         late.has(1)
     assert len(workers) == 2
+
+
+@dataclass
+class _HandedSink(_Sink):
+    """A sink whose batches are Spark's; another attempt at one in process, or the third one in Spark, is an error."""
+
+    place: Place = "in process"
+    spark_too: bool = False
+    attempts: list[tuple[Place, int]] = field(default_factory=list)
+
+    def process(self, start: JobOffsets, end: JobOffsets, more: bool, place: Place) -> float | BatchDone:
+        attempt = place, start["s"]["at"]
+        if self.attempts.count(attempt) > (place == "Spark"):
+            raise ValueError("it was tried before")
+        self.attempts.append(attempt)
+        if place == "in process" or self.spark_too:
+            raise SparkNeededError("it is large")
+        super().process(start, end, more, place)
+        return BatchDone(end, "in process")
+
+
+def test_a_batch_that_needs_spark_runs_there_between_the_same_offsets() -> None:
+    sink = _HandedSink()
+    with _scheduler([]) as found:
+        scheduled = sink.scheduled()
+        found.add(scheduled)
+        _until(found, lambda: scheduled.error is not None or len(sink.batches) >= 5)
+        assert scheduled.error is None
+        looks = sink.looks
+        assert looks <= 2 * (len(sink.batches) + 1), "it was looked at again"
+    assert sink.attempts[:4] == [("in process", 0), ("Spark", 0), ("in process", 1), ("Spark", 1)]
+    assert sink.batches[:2] == [(0, 1), (1, 2)]
+
+
+def test_a_batch_that_spark_does_not_run_either_ends_its_sink() -> None:
+    sink = _HandedSink(spark_too=True)
+    with _scheduler([]) as found:
+        scheduled = sink.scheduled()
+        found.add(scheduled)
+        assert scheduled.wake.wait(PATIENCE_S)
+    assert isinstance(scheduled.error, SparkNeededError)
+    assert sink.attempts == [("in process", 0), ("Spark", 0)]
 
 
 def test_a_batch_that_went_on_further_is_followed_by_what_comes_after_it() -> None:

@@ -449,6 +449,36 @@ def test_spark_does_not_rest_while_a_handed_over_batch_waits() -> None:
     assert story.pass_time(400) == []
 
 
+def test_spark_does_not_rest_while_its_batch_waits_for_a_retry() -> None:
+    story = _Story(spark_idle=300, round=1)
+    sink = story.sink("a")
+    story.running("a", "in process")
+    story.tell(BatchHandedOver(sink))
+    story.opened("s", "Spark")
+    spark = story.workers["s"]
+    story.tell(RoundBegan(spark))
+    story.tell(BatchWanted(spark))
+    story.tell(BatchDelayed(sink, 1000))
+    assert story.tell(BatchWanted(spark)) == ["end s"]
+    assert [story.pass_time(200) for _ in range(4)] == [[], [], [], []]
+
+
+def test_spark_does_not_rest_while_it_starts_or_runs_a_batch_of_a_sink_that_has_left() -> None:
+    story = _Story(spark_idle=300)
+    first = story.sink("a", needs_spark=True)
+    assert story.found("a") == ["open Spark"]
+    story.tell(SinkRemoved(first))
+    assert [story.pass_time(200) for _ in range(3)] == [[], [], []]
+    assert story.opened("s", "Spark") == []
+    second = story.sink("b", needs_spark=True)
+    assert story.found("b") == ["start s"]
+    spark = story.workers["s"]
+    story.tell(RoundBegan(spark))
+    assert story.tell(BatchWanted(spark)) == ["run b in s"]
+    story.tell(SinkRemoved(second))
+    assert [story.pass_time(200) for _ in range(3)] == [[], [], []]
+
+
 def test_after_the_end_no_batch_begins() -> None:
     story = _Story()
     sink = story.sink("a")

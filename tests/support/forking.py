@@ -53,7 +53,7 @@ def children_of(module: str) -> Iterator[Children]:
 
 
 def serve(run: Callable[[dict[str, Any]], int]) -> None:
-    """Fork for each order to start, and print the process id; poll, kill or signal a process for other orders.
+    """Fork for each order to start, and print the process id; poll, await, kill or signal it for other orders.
 
     `run` takes the order and returns the exit code. The traceback of its exception goes to the file that the order
     names as `log`. On a `tell` order, the stacks of its threads go to a file with that name and ".<process id>".
@@ -72,6 +72,8 @@ def serve(run: Callable[[dict[str, Any]], int]) -> None:
                 answer: int | None = pid
             case "poll":
                 answer = _ended(living, order["pid"], os.WNOHANG)
+            case "wait":
+                answer = _ended(living, order["pid"], 0)
             case "kill":  # unless the process has already been reaped
                 answer = _killed(living, order["pid"]) if order["pid"] in living else None
             case what:

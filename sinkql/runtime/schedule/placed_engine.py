@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 from sinkql import physical
 from sinkql.runtime.batch.engine import Batch, Engine, Outcome, SparkNeededError
+from sinkql.storage import failpoint
 
 
 class PlacedEngine:
@@ -52,4 +53,5 @@ class _EngineInUse:
         with self._in_use():
             if self._engine is None:
                 self._engine = self._open()
+            failpoint.point("spark-batch")
             return self._engine.execute(job, batch)

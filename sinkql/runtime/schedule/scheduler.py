@@ -312,6 +312,7 @@ class BatchScheduler:
     def _open(self, place: Place) -> None:
         each = _ScheduledWorker(place)
         try:
+            failpoint.point("worker-opening")
             each.worker = self._open_worker[place](lambda: self._run_round(each))
         except Exception as error:
             with self._changed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -204,8 +204,10 @@ class SharedSpark:
         """Return a new worker whose scheduling rounds call the function."""
         from sinkql.runtime.spark.batch_worker import SparkWorker  # pyspark is imported with the first start
 
-        with self.in_use():
-            return SparkWorker(self.session(), self.folder / new_id()[:8], run_round)
+        with ExitStack() as uses:
+            uses.enter_context(self.in_use())
+            worker = SparkWorker(self.session(), self.folder / new_id()[:8], run_round)
+            return _WorkerInUse(worker, uses.pop_all().close)
 
     def engine(self, session: Callable[[], SparkSession], buckets: int) -> PlacedEngine:
         """Return the engine of a sink, which gets the session for the first batch that needs it."""
@@ -224,6 +226,30 @@ class SharedSpark:
         """Stop Spark until it is needed again, unless batches in this process would take too much time without it."""
         if self.placement.may_rest():
             self.rest()
+
+
+@dataclass(frozen=True, slots=True)
+class _WorkerInUse:
+    """A worker that keeps Spark running until it is stopped: a batch may be handed over while Spark begins to rest."""
+
+    worker: Worker
+    release: Callable[[], None]
+
+    @property
+    def is_worn(self) -> bool:
+        return self.worker.is_worn
+
+    def start_round(self) -> None:
+        self.worker.start_round()
+
+    def failure(self) -> Exception | None:
+        return self.worker.failure()
+
+    def stop(self) -> None:
+        try:
+            self.worker.stop()
+        finally:
+            self.release()
 
 
 @dataclass(slots=True)

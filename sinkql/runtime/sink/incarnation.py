@@ -30,6 +30,7 @@ from sinkql.runtime.sink.status import StatusReporter
 from sinkql.runtime.sink.wait_for_views import wait_for_views
 from sinkql.runtime.sink.workload import WorkloadFollower
 from sinkql.state_store.directory import StateDirectory
+from sinkql.storage import failpoint
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -160,7 +161,8 @@ class Incarnation:
     def open_spark(self) -> None:
         """Wait until Spark runs."""
         self.status.report_stage("waiting for Spark")
-        self._session()
+        with self.host.spark.in_use():
+            self._session()
 
     def run_batches(self) -> BatchesEnded:
         """Run batches until the sink ends or its job changes; raises OutdatedStartError and the error of a batch."""
@@ -280,10 +282,12 @@ class Incarnation:
                 if self.control.is_stopping():
                     raise StoppedError
                 chosen = engine.in_process if place == "in process" else engine.spark if handed_over else engine
+                failpoint.point("batch-placed")
                 try:
                     loop.commit_batch(start, end, more=more, engine=chosen)
                 except SparkNeededError:
                     handed_over = True
+                    failpoint.point("spark-needed")
                     self.status.report_stage("waiting for Spark")
                     raise
                 except SinkqlError as error:

@@ -19,6 +19,7 @@ from sinkql.runtime.batch.events import Progress, SparkRested, SparkStarted, Spa
 from sinkql.runtime.spark.scratch_folder import ScratchFolder
 from sinkql.runtime.spark.setting_path import with_absolute_paths
 from sinkql.runtime.spark.settings import SparkSettings
+from sinkql.storage import failpoint
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,6 +73,7 @@ class SparkApplication:
                 start = self._start = SparkStart(self.settings)
             if start.begin(lambda: self._progress(SparkStarted(self.cluster, clock.monotonic() - began))):
                 self._progress(SparkStarting(self.cluster))
+                failpoint.point("spark-starting")
         return start
 
     def death(self, session: SparkSession) -> SinkqlError | None:
@@ -137,7 +139,9 @@ class SparkApplication:
             if start is None or self._uses or self.settings.submitted:
                 return
             self._start = None
+            failpoint.point("spark-resting")
             start.end()
+            failpoint.point("spark-rested")
         self._progress(SparkRested(self.cluster))
 
     def end(self, patience: float) -> None:
