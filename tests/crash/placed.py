@@ -260,7 +260,7 @@ def run(
         takeover=False,
     )
     with low_limits(), spark.installed():
-        shared = SparkApplication(jobs[0], spec.contexts(jobs[0]), feeder.tell, stopping, submitted=False)
+        shared = SparkApplication(jobs, spec.contexts(jobs[0]), feeder.tell, stopping, submitted=False)
         feeder.application = application._Application(
             spec, stopping, shared, application._assignments_of(jobs[0].cluster, spec.workload)
         )

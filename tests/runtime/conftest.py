@@ -24,6 +24,6 @@ def spark_of_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spar
 
     def of(master: str) -> SparkApplication:
         each = job(counter(up_to=5), tmp_path, master=master)
-        return SparkApplication(each, contexts(tmp_path, each), lambda _: None, threading.Event(), submitted=False)
+        return SparkApplication([each], contexts(tmp_path, each), lambda _: None, threading.Event(), submitted=False)
 
     return of

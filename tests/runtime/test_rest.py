@@ -36,7 +36,7 @@ def spark() -> Iterator[ThreadedSpark]:
 
 def _application(folder: Path) -> SparkApplication:
     each = job(counter(), folder)
-    return SparkApplication(each, contexts(folder, each), silent, threading.Event(), submitted=False)
+    return SparkApplication([each], contexts(folder, each), silent, threading.Event(), submitted=False)
 
 
 def test_spark_does_not_rest_below_a_worker_that_was_opened_meanwhile(spark: ThreadedSpark, tmp_path: Path) -> None:

@@ -70,9 +70,9 @@ def run_application(name: str, workload: RunSpec, stopping: threading.Event) -> 
     if not assignments:
         return []
     keep_freed()
-    job = assignments[0].job
+    jobs = [work.job for work in assignments]
     spark = SparkApplication(
-        job, workload.contexts(job), workload.progress, stopping, submitted=job.cluster == workload.submitted
+        jobs, workload.contexts(jobs[0]), workload.progress, stopping, submitted=name == workload.submitted
     )
     application = _Application(workload, stopping, spark, assignments)
     application.serve()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from sinkql.runtime.batch.events import Progress, SparkRested, SparkStarted, Spa
 from sinkql.runtime.spark.scratch_folder import ScratchFolder
 from sinkql.runtime.spark.setting_path import with_absolute_paths
 from sinkql.runtime.spark.settings import SparkSettings
+from sinkql.runtime.spark.task_modules import task_modules
 from sinkql.storage import failpoint
 
 if TYPE_CHECKING:
@@ -32,11 +33,21 @@ _DYING_SECONDS = 0.5
 
 
 class SparkApplication:
-    """The Spark of one cluster in this process; `submitted` if a JVM with its Spark started this process."""
+    """The Spark of one cluster in this process; `submitted` if a JVM with its Spark started this process.
+
+    Its Python workers load the modules that tasks of the `jobs` use when they start; other tasks load theirs later.
+    """
 
     def __init__(
-        self, job: physical.Job, context: Context, progress: Progress, stopping: threading.Event, *, submitted: bool
+        self,
+        jobs: Sequence[physical.Job],
+        context: Context,
+        progress: Progress,
+        stopping: threading.Event,
+        *,
+        submitted: bool,
     ) -> None:
+        job = jobs[0]
         self.cluster = job.cluster
         plain = re.sub(r"[^\w.-]", "_", job.cluster, flags=re.ASCII)[:_NAME_LENGTH]
         self._folder = ScratchFolder(context.folder.parent / "spark", plain)
@@ -46,6 +57,7 @@ class SparkApplication:
             self._folder.path,
             f"sinkql {job.cluster}",
             submitted=job.remote and submitted,
+            tasks=task_modules(jobs),
         )
         self._progress = progress
         self._stopping = stopping
