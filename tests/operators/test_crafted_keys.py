@@ -49,7 +49,7 @@ def test_crafted_keys_are_groups_of_their_own(tmp_path: Path) -> None:
     rows = prepared(operator.preparation, pa.table({"k": pa.array(values * 2, pa.binary())}))
     assert len(set(rows.column("$h1").to_pylist())) == len(values) // 2
     home = StateDirectory(tmp_path, hash_key=HashKey.new())
-    held = Arrangements(home, state.empty(bucketing="local", buckets=1), 1, "c")
+    held = Arrangements(home, state.empty(bucketing="test", buckets=1), 1, "c")
     task = task_of(operator, held, InputEvents())
     found = pa.Table.from_batches(task(0, "a", iter(rows.to_batches()), lambda word: None))
     assert sorted(zip(found.column(0).to_pylist(), found.column(1).to_pylist(), strict=True)) == sorted(

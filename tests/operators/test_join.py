@@ -331,7 +331,7 @@ def test_a_batch_of_a_join_tried_again_in_another_order_gives_the_same(name: str
 def test_a_hot_key_takes_memory_of_its_rows_and_not_of_the_pairs(tmp_path: Path) -> None:
     rows, changes = 100_000, 40
     operator = stateful(Case("inner").view)
-    held = Arrangements(StateDirectory(tmp_path), state.empty(bucketing="local", buckets=1), 1, "c1")
+    held = Arrangements(StateDirectory(tmp_path), state.empty(bucketing="test", buckets=1), 1, "c1")
     words: list[object] = []
     for _ in task_of(operator, held, InputEvents(), InputEvents())(
         0, "t", iter([_hot(operator, 1, rows)]), words.append

@@ -44,7 +44,7 @@ def test_many_rows_take_no_more_than_a_quarter_of_them(tmp_path: Path, monkeypat
     normalize = physical.Normalize(overwriting("e", "k", k="integer", t="text"), "rows", ("k",))
     found = {}
     for count in (2, 8):
-        manifest, folder = state.empty(bucketing="local", buckets=1), tmp_path / str(count)
+        manifest, folder = state.empty(bucketing="test", buckets=1), tmp_path / str(count)
         most = []
         for batch in range(3):  # the last batch merges runs
             held = Arrangements(StateDirectory(folder), manifest, 1, f"c{batch}")

@@ -92,7 +92,7 @@ def test_batch_tried_again_from_the_old_state_gives_the_same(tmp_path: Path) -> 
 
 
 def test_manifest_comes_back_by_its_name_alone(tmp_path: Path) -> None:
-    manifest = state.next_manifest(state.empty(bucketing="local", buckets=1), {"a": {"0": []}})
+    manifest = state.next_manifest(state.empty(bucketing="test", buckets=1), {"a": {"0": []}})
     name = state.save(tmp_path, manifest, epoch=3)
     assert state.save(tmp_path, manifest, epoch=3) == name
     assert manifest == state.load(tmp_path, name)
@@ -110,7 +110,7 @@ def test_manifest_comes_back_by_its_name_alone(tmp_path: Path) -> None:
 
 
 def test_manifest_of_a_newer_format_is_refused(tmp_path: Path) -> None:
-    newer = {**state.empty(bucketing="local", buckets=1), "format": state.FORMAT + 1}
+    newer = {**state.empty(bucketing="test", buckets=1), "format": state.FORMAT + 1}
     with pytest.raises(SinkqlError) as caught:
         state.load(tmp_path, state.save(tmp_path, newer, epoch=1))
     assert code_of(caught) == "SQ3403"
@@ -119,7 +119,7 @@ def test_manifest_of_a_newer_format_is_refused(tmp_path: Path) -> None:
 def test_state_with_other_buckets_is_refused(tmp_path: Path) -> None:
     manifest = state.empty(bucketing="spark", buckets=2)
     with pytest.raises(SinkqlError) as caught:
-        state.check(manifest, bucketing="local")
+        state.check(manifest, bucketing="test")
     assert code_of(caught) == "SQ3408"
     known = state.next_manifest(manifest, {"a": {"0": [], "1": []}})
     with pytest.raises(SinkqlError) as caught:

@@ -33,7 +33,7 @@ def code_of(error: pytest.ExceptionInfo[SinkqlError]) -> str:
 
 
 def arrangements(folder: Path, manifest: state.Manifest | None = None) -> Arrangements:
-    return Arrangements(StateDirectory(folder), manifest or state.empty(bucketing="local", buckets=1), 1, "c")
+    return Arrangements(StateDirectory(folder), manifest or state.empty(bucketing="test", buckets=1), 1, "c")
 
 
 def aggregate_task(aggregate: physical.Aggregate, held: Arrangements) -> StatefulTask:
