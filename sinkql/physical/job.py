@@ -58,7 +58,7 @@ class Job(msgspec.Struct, frozen=True):
     sink's state, None for the catalog's folder. `buckets` is the number of hash buckets, None for the number of the
     cluster. `timeline` has the inputs that are read at ticks, by the names in offsets, and the sources below each.
     `indexes` are the arrangements that a view's job keeps of the changes in its log. `execution` and `spark_idle` are
-    the options of the cluster: where batches run, and after which time without use Spark stops, None for the default.
+    the options of the cluster: where batches run, and after which time without use Spark stops.
 
     A reader's options under the name `tuning` do not affect rows. Large: it is one JSON document.
     """
@@ -80,7 +80,7 @@ class Job(msgspec.Struct, frozen=True):
     timeline: dict[str, tuple[str, ...]] = {}
     indexes: tuple[Arrange, ...] = ()
     execution: Execution = "AUTO"
-    spark_idle: timedelta | None = None
+    spark_idle: timedelta = timedelta(minutes=5)
 
     @property
     def plan(self) -> str:

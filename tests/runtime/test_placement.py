@@ -6,16 +6,16 @@ import random
 
 import pytest
 
-from sinkql.connector_api.stream import Limit, Size
+from sinkql.connector_api.stream import Size
 from sinkql.lowering.placement import COLD, WARM
-from sinkql.runtime.local.placement import Place, Placement
+from sinkql.runtime.local.placement import Placement
 
-_IN_PROCESS, _SPARK = Place("in process"), Place("Spark")
+_IN_PROCESS, _SPARK = "in process", "Spark"
 _MB = 1 << 20
 
 
-def _placement(*, idle_s: float = 300.0, always: bool = False) -> Placement:
-    return Placement(idle_s=idle_s, always=always)
+def _placement(*, idle_s: float = 300.0) -> Placement:
+    return Placement(idle_s=idle_s)
 
 
 @pytest.mark.parametrize(
@@ -32,21 +32,11 @@ def _placement(*, idle_s: float = 300.0, always: bool = False) -> Placement:
     ],
 )
 def test_the_limits_are_lower_while_spark_runs(size: Size, spark_up: bool, engine: str) -> None:
-    assert engine == _placement().place("a", size, at=0.0, spark_up=spark_up).engine
+    assert engine == _placement().place("a", size, at=0.0, spark_up=spark_up)
 
 
-def test_a_batch_of_unknown_size_or_of_a_job_that_needs_spark_is_sparks() -> None:
-    placement = _placement()
-    assert placement.place("a", None, at=0.0, spark_up=False) == _SPARK
-    assert placement.place("a", Size(1, 1), at=0.0, spark_up=False, reason="only Spark computes md5") == _SPARK
-
-
-def test_a_batch_that_is_sparks_by_its_size_alone_can_be_cut_until_spark_runs() -> None:
-    placement = _placement()
-    place = placement.place("a", Size(2_000_000, _MB), at=0.0, spark_up=False)
-    assert place == Place("Spark", Limit(66_666, WARM.bytes))
-    cut = Size(66_000, _MB)
-    assert placement.place("a", cut, at=0.0, spark_up=True) == _IN_PROCESS
+def test_a_batch_of_unknown_size_is_sparks() -> None:
+    assert _placement().place("a", None, at=0.0, spark_up=False) == _SPARK
 
 
 def test_measured_rates_move_the_limits_of_their_job_alone() -> None:
@@ -55,7 +45,7 @@ def test_measured_rates_move_the_limits_of_their_job_alone() -> None:
         placement.ran_in_process("slow", Size(50_000, 1), 1.0, at=100.0 * at)  # 20 µs a row
         placement.ran_in_process("fast", Size(50_000, 1), 0.05, at=100.0 * at)  # 1 µs a row
     placed = {
-        job: [placement.place(job, Size(rows, 1), at=3000.0, spark_up=False).engine for rows in (140_000, 160_000)]
+        job: [placement.place(job, Size(rows, 1), at=3000.0, spark_up=False) for rows in (140_000, 160_000)]
         for job in ("slow", "other")
     }
     assert placed == {"slow": ["in process", "Spark"], "other": ["in process", "in process"]}
@@ -127,8 +117,6 @@ def test_spark_rests_after_the_idle_time_without_need() -> None:
     assert [placement.may_rest(at) for at in (101.0, 399.0, 402.0)] == [False, False, True]
     placement.ran_in_spark("a", None, at=402.0)
     assert [placement.may_rest(at) for at in (403.0, 701.0, 702.0)] == [False, False, True]
-    placement.ran_in_spark("a", Size(1, 1), at=702.0, reason="only Spark repeats rows")
-    assert [placement.may_rest(at) for at in (1001.0, 1002.0)] == [False, True]
     placement.gave_up("a", Size(5000, 1), at=1002.0)
     assert [placement.may_rest(at) for at in (1301.0, 1302.0)] == [False, True]
     placement.ran_in_spark("a", Size(5000, 1), at=1302.0)
@@ -141,7 +129,7 @@ def test_batches_that_are_sparks_only_while_it_runs_do_not_keep_it() -> None:
     assert not placement.may_rest(0.5)
     for at in range(1, 400, 10):
         size = Size(100_000, 1)
-        assert placement.place("a", size, at=float(at), spark_up=True).engine == "Spark"
+        assert placement.place("a", size, at=float(at), spark_up=True) == "Spark"
         placement.ran_in_spark("a", size, at=float(at))  # 0.3 s of ten in process
     assert placement.may_rest(400.0)
 
@@ -154,14 +142,6 @@ def test_spark_stays_while_its_batches_would_be_a_load_in_process() -> None:
         assert not placement.wants_spark(float(at)), "only batches in this process start it"
     quiet = next(at for at in range(400, 1000) if placement.may_rest(float(at)))
     assert 300 <= quiet - 400 <= 360, "at most a minute until the load is low, then the idle time"
-
-
-def test_execution_in_spark_starts_it_and_keeps_it() -> None:
-    placement = _placement(always=True)
-    assert placement.wants_spark(0.0)
-    assert not placement.may_rest(1e9)
-    assert not placement.may_rest(2e9)
-    assert placement.place("a", Size(10, 1), at=0.0, spark_up=False) == _SPARK
 
 
 @pytest.mark.parametrize("seed", range(20))

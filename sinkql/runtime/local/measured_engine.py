@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from sinkql import physical
-from sinkql.lowering.placement import SMALL
+from sinkql.connector_api.stream import Size
+from sinkql.lowering.placement import SMALL, WARM
 from sinkql.machine import clock
 from sinkql.runtime.batch.engine import Batch, Engine, Outcome, SparkNeededError
 from sinkql.runtime.local.placement import Placement
@@ -16,17 +17,32 @@ from sinkql.runtime.local.size import size_of
 
 
 class SharedPlacement:
-    """The placement rule of a process, for the threads of its sinks."""
+    """The placement rule of a process, for the threads of its sinks.
+
+    Large batches run one at a time, because each may take several times the bytes of its input in memory.
+    """
 
     def __init__(self) -> None:
         self._placement = Placement(idle_s=0.0)
         self._lock = threading.Lock()
+        self._large = threading.Lock()
 
     @contextmanager
     def locked(self) -> Iterator[Placement]:
         """Hold the lock for the block; return the rule."""
         with self._lock:
             yield self._placement
+
+    @contextmanager
+    def room_for(self, size: Size) -> Iterator[None]:
+        """Wait until a batch of this size may run, and let no other large batch run during the block."""
+        with nullcontext() if WARM.holds(size) else self._large:
+            yield
+
+    def forget(self, job: str) -> None:
+        """Forget a job that no longer runs."""
+        with self.locked() as placement:
+            placement.forget(job)
 
     def may_rest(self) -> bool:
         """Return whether batches in this process take little time without Spark."""
@@ -62,19 +78,25 @@ class MeasuredEngine:
             raise SparkNeededError("the cluster has EXECUTION = SPARK")
         with self._placement.locked() as placement:
             place = placement.place(job.sink_id, size, at=clock.monotonic(), spark_up=self._spark_up())
-        if size is None or place.engine == "Spark":
+        if size is None or place == "Spark":
             raise SparkNeededError("the batch is large")
-        began = time.thread_time()
         try:
-            outcome = self._engine.execute(job, batch)
+            with self._placement.room_for(size):
+                began = time.thread_time()
+                outcome = self._engine.execute(job, batch)
+                seconds = time.thread_time() - began
         except SparkNeededError:
             with self._placement.locked() as placement:
                 placement.gave_up(job.sink_id, size, at=clock.monotonic())
             raise
-        seconds = time.thread_time() - began
         with self._placement.locked() as placement:
             placement.ran_in_process(job.sink_id, size, seconds, at=clock.monotonic())
             wants_spark = placement.wants_spark(clock.monotonic())
         if wants_spark:
             self._start_spark()
         return outcome
+
+    def ran_in_spark(self, job: physical.Job, batch: Batch) -> None:
+        """Learn that Spark has run a batch."""
+        with self._placement.locked() as placement:
+            placement.ran_in_spark(job.sink_id, size_of(batch), at=clock.monotonic())

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Literal
 
-from sinkql.connector_api.stream import Limit, Size
+from sinkql.connector_api.stream import Size
 from sinkql.lowering.placement import COLD, ROW_SECONDS, WARM, Allowance
-
-Engine = Literal["in process", "Spark"]
+from sinkql.runtime.batch.engine import Place
 
 _WINDOW_S = 60
 """The seconds over which the load is averaged."""
@@ -28,14 +26,6 @@ _LEAST_ROW_SECONDS = 1e-8
 _KEPT = 0.8
 """The weight of earlier batches in a mean."""
 _REMEMBERED_S = 3600.0
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a batch runs. One that is Spark's only by its size may run in process until Spark is up, cut to `limit`."""
-
-    engine: Engine
-    limit: Limit | None = None
 
 
 @dataclass(slots=True)
@@ -89,30 +79,23 @@ class _Load:
 class Placement:
     """The rule for one Spark application: where the batches of its jobs run, when Spark starts and when it rests.
 
-    With `always`, all batches are Spark's, which starts with the first job and never rests. Otherwise it rests after
-    `idle_s` seconds without need. No method waits; one thread at a time may use it.
+    It rests after `idle_s` seconds without need. No method waits; one thread at a time may use it.
     """
 
-    def __init__(self, *, idle_s: float, always: bool = False) -> None:
-        self.idle_s, self.always = idle_s, always
+    def __init__(self, *, idle_s: float) -> None:
+        self.idle_s = idle_s
         self._rates: dict[str, _Rate] = {}
         self._in_process, self._would = _Load(), _Load()
         self._needed_at: float | None = None
         self._low_since: float | None = None
 
-    def place(self, job: str, size: Size | None, *, at: float, spark_up: bool, reason: str | None = None) -> Place:
-        """Return where the next batch of a job runs.
-
-        `reason` is why all batches of the job are Spark's, None if they are not. A batch of unknown size is Spark's.
-        """
-        if self.always or reason is not None or size is None:
-            return Place("Spark")
+    def place(self, job: str, size: Size | None, *, at: float, spark_up: bool) -> Place:
+        """Return where the next batch of a job runs. A batch of unknown size is Spark's."""
+        if size is None:
+            return "Spark"
         rate = self._rate(job)
-        if self._gave_up(rate, size, at):
-            return Place("Spark")
-        if _is_allowed(rate, size, WARM if spark_up else COLD):
-            return Place("in process")
-        return Place("Spark", Limit(max(1, WARM.rows(rate.row_seconds)), WARM.bytes))
+        allowed = not self._gave_up(rate, size, at) and _is_allowed(rate, size, WARM if spark_up else COLD)
+        return "in process" if allowed else "Spark"
 
     def ran_in_process(self, job: str, size: Size, seconds: float, *, at: float) -> None:
         """Learn that a batch took CPU `seconds` in this process, without its commit."""
@@ -120,10 +103,10 @@ class Placement:
         self._in_process.add(at, seconds)
         self._add_would(at, seconds)
 
-    def ran_in_spark(self, job: str, size: Size | None, *, at: float, reason: str | None = None) -> None:
+    def ran_in_spark(self, job: str, size: Size | None, *, at: float) -> None:
         """Learn that a batch ended in Spark. If it would have run in process without Spark, Spark may still rest."""
         rate = self._rate(job)
-        if reason is not None or size is None or self._gave_up(rate, size, at) or not _is_allowed(rate, size, COLD):
+        if size is None or self._gave_up(rate, size, at) or not _is_allowed(rate, size, COLD):
             self._needed_at = at
         else:
             self._add_would(at, rate.estimate(size))
@@ -137,7 +120,7 @@ class Placement:
 
     def wants_spark(self, at: float) -> bool:
         """Return whether Spark is to start although no batch needs it: batches in process take too much for long."""
-        return self.always or self._in_process.share(at) > _HIGH
+        return self._in_process.share(at) > _HIGH
 
     def may_rest(self, at: float) -> bool:
         """Return whether Spark may end: nothing needed it for the idle time, and in process there was room for all."""
@@ -146,7 +129,7 @@ class Placement:
             self._low_since = None
         elif self._low_since is None:
             self._low_since = at
-        if self.always or self._low_since is None or at < self._low_since + self.idle_s:
+        if self._low_since is None or at < self._low_since + self.idle_s:
             return False
         return self._needed_at is None or at >= self._needed_at + self.idle_s
 

@@ -14,7 +14,7 @@ class PlacedEngine:
     """The two engines of a sink, which have the same buckets and continue from each other's state.
 
     `in_process` raises SparkNeededError for what it leaves to Spark. `open_spark` opens Spark's engine with the first
-    such batch; `in_use` keeps Spark running while the engine executes.
+    such batch; `in_use` keeps Spark running while the engine executes. `ran_in_spark` is told of each batch there.
     """
 
     def __init__(
@@ -22,11 +22,12 @@ class PlacedEngine:
         in_process: Engine,
         open_spark: Callable[[], Engine],
         in_use: Callable[[], AbstractContextManager[None]] = nullcontext,
+        ran_in_spark: Callable[[physical.Job, Batch], None] = lambda job, batch: None,
     ) -> None:
         self.in_process = in_process
         self.bucketing = in_process.bucketing
         self.buckets = in_process.buckets
-        self.spark = _EngineInUse(self, open_spark, in_use)
+        self.spark = _EngineInUse(self, open_spark, in_use, ran_in_spark)
 
     def execute(self, job: physical.Job, batch: Batch) -> Outcome:
         """Execute the batch in this process, or else in Spark."""
@@ -40,12 +41,17 @@ class _EngineInUse:
     """Spark's engine of a placed engine."""
 
     def __init__(
-        self, placed: PlacedEngine, open_spark: Callable[[], Engine], in_use: Callable[[], AbstractContextManager[None]]
+        self,
+        placed: PlacedEngine,
+        open_spark: Callable[[], Engine],
+        in_use: Callable[[], AbstractContextManager[None]],
+        ran: Callable[[physical.Job, Batch], None],
     ) -> None:
         self.bucketing = placed.bucketing
         self.buckets = placed.buckets
         self._open = open_spark
         self._in_use = in_use
+        self._ran = ran
         self._engine: Engine | None = None
 
     def execute(self, job: physical.Job, batch: Batch) -> Outcome:
@@ -54,4 +60,6 @@ class _EngineInUse:
             if self._engine is None:
                 self._engine = self._open()
             failpoint.point("spark-batch")
-            return self._engine.execute(job, batch)
+            outcome = self._engine.execute(job, batch)
+        self._ran(job, batch)
+        return outcome

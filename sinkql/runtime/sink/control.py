@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from sinkql import physical
 from sinkql.errors import SinkqlError
-from sinkql.lowering.placement import reason_for_spark, spark_idle_seconds
+from sinkql.lowering.placement import reason_for_spark
 from sinkql.machine import clock
 from sinkql.runtime.batch.control import Desired
 from sinkql.runtime.batch.events import Ending, SinkReached
@@ -132,7 +132,7 @@ class SinkControl:
     def _pace(self, loop: BatchLoop, scheduled: ScheduledSink) -> None:
         """Use the commit interval, the limit and the place of the present job for the next batches."""
         old, job = loop.job, self.follower.work.job
-        self.host.scheduler.limits.spark_idle = spark_idle_seconds(job)
+        self.host.scheduler.limits.spark_idle = job.spark_idle.total_seconds()
         if _pace_of(old) != _pace_of(job):
             loop.job = job
             needs_spark = reason_for_spark(job) is not None

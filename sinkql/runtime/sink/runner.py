@@ -212,6 +212,7 @@ class SinkRunner:
     def _end(self, outcome: SinkOutcome) -> SinkOutcome:
         if outcome.ending == "failed" and outcome.error is not None:
             self.host.ended.errors[self.sink_id] = f"{outcome.error.code}: {outcome.error.message}"
+        self.host.spark.placement.forget(self.sink_id)
         if self.sink_id not in self.host.ended.elsewhere:
             self.host.ended.ids.add(self.sink_id)
         if not self.batches.abandoned:
