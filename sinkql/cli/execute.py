@@ -12,6 +12,8 @@ from datetime import datetime, timedelta
 from importlib.resources import files
 from pathlib import Path
 
+import msgspec
+
 from sinkql import physical
 from sinkql.cli.output import Output
 from sinkql.errors import SinkqlError
@@ -109,10 +111,9 @@ def _reading(session: Session, sink: str) -> list[str]:
 
 _SHOWN = 10
 _IN_SPARK = (
-    "\nThe demo runs in a cluster with EXECUTION = SPARK, so that Spark computes its first load. By default, this "
-    "process would compute so few events.\n"
+    "\nThe demo loads these events with EXECUTION = SPARK, so that you see Spark at work. By default, this process "
+    "would compute so few events.\n"
 )
-_CLUSTER = "CREATE CLUSTER IF NOT EXISTS demo (SIZE = 'local[*]', EXECUTION = SPARK); SET cluster = demo;"
 _EVENTS = 40_000
 """Events before the days of the example: more than the first commit computes without Spark."""
 _BEGIN = datetime(2026, 2, 26)
@@ -142,11 +143,11 @@ def _run(output: Output, folder: Path) -> int:
             text = Path("pipeline.sql").read_text()
             output.note(text)
             output.note(_IN_SPARK)
-            session.execute(_CLUSTER)
             names = execute(session, output, text, "pipeline.sql")
             sinks = [name for name in names if session.kind(name) == "sink"]
             computed = _Computed()
-            code = run_jobs(session, output, session.jobs(sinks), once=True, takeover=False, listener=computed)
+            jobs = [msgspec.structs.replace(job, execution="SPARK") for job in session.jobs(sinks)]
+            code = run_jobs(session, output, jobs, once=True, takeover=False, listener=computed)
             output.note(computed.note())
             for sink in sinks:
                 result = session.preview(sink, limit=_SHOWN)
