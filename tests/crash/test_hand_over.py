@@ -70,7 +70,7 @@ def _run(
 def _check(folder: Path, parts: Sequence[Part], *, sinks: Sequence[str] = SINKS) -> None:
     for kind, pipeline in placed.pipelines(folder, sinks).items():
         if kind == "letters":
-            _check_letters(pipeline, parts)
+            _check_dead(pipeline, parts)
         else:
             verify.check_rows(pipeline)
         verify.check_commits(pipeline)
@@ -78,7 +78,7 @@ def _check(folder: Path, parts: Sequence[Part], *, sinks: Sequence[str] = SINKS)
         verify.check_state(pipeline)
 
 
-def _check_letters(pipeline: Pipeline, parts: Sequence[Part]) -> None:
+def _check_dead(pipeline: Pipeline, parts: Sequence[Part]) -> None:
     """Check that each record is in one of both tables, with the last row of each key."""
     whole = sum(part.rows for part in parts)
     rows = {}

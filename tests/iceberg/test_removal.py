@@ -68,7 +68,7 @@ class History:
         return target.catalog.load_table(target.identifier)
 
     def run(self, names: list[str]) -> None:
-        """Let an event happen, then write and maintain; check that no file is missing."""
+        """Cause an event, then write and maintain; check that no file is missing."""
         event = self.rng.choice(names)
         self.seen[event] += 1
         getattr(self, event)()
@@ -142,8 +142,8 @@ class History:
             prepared = prepare(table, change, lambda snapshot, sequence: Notes({}, {}))
         target.post(table, prepared.requirements, prepared.updates)
 
-    def roll_back(self) -> None:
-        """Roll main back over a commit of another program."""
+    def set_back(self) -> None:
+        """Set main back to before a commit of another program."""
         before = self.table.metadata.current_snapshot_id
         assert before is not None
         self.rng.choice([self.append, self.rewrite])()
@@ -170,7 +170,7 @@ class History:
 
 
 WITHOUT_REFS = ["put", "restart", "older", "append", "rewrite"]
-WITH_REFS = [*WITHOUT_REFS, "tag", "fork", "roll_back", "crash"]
+WITH_REFS = [*WITHOUT_REFS, "tag", "fork", "set_back", "crash"]
 ON_A_BRANCH = ["put", "restart", "older", "append", "tag", "crash", "publish"]
 
 

@@ -158,7 +158,7 @@ def _flattened() -> physical.Operator:
     return physical.Repeat(mapped, times)
 
 
-def _crossed() -> physical.Operator:
+def _broadcast() -> physical.Operator:
     """Return all pairs of rows of two sides, and rows with a key beside a replicated side."""
     rows = physical.Normalize(_read(), "a1", ("k", "g"))
     left = physical.Side(rows, "j-l", (), ("g", "c0", "c2"))
@@ -218,7 +218,7 @@ def _too_large(*given: object) -> None:
 
 
 @pytest.mark.share(4)
-@pytest.mark.parametrize("body", [_whole, _united, _joined, _computed, _flattened, _crossed, _grouped])
+@pytest.mark.parametrize("body", [_whole, _united, _joined, _computed, _flattened, _broadcast, _grouped])
 def test_whoever_does_a_batch_gives_the_same_and_keeps_the_same(
     body: Callable[[], physical.Operator], tmp_path: Path, session: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

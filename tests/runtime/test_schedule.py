@@ -69,7 +69,7 @@ class _Story:
         return self.tell(TimePassed())
 
     def found(self, name: str) -> list[str]:
-        """Let the sink be due, looked at, and have input."""
+        """Make the sink due, look at it, and find input."""
         sink = self.sinks[name]
         assert f"look {name}" in self.pass_time(0.0)
         return self.tell(InputFound(sink, sink.turn))
@@ -541,7 +541,7 @@ class _World:
             assert workers <= self.most + 2
 
     def asks(self, worker: WorkerTurn) -> bool:
-        """Let a worker in its round ask for a batch; return whether its round goes on."""
+        """Ask for a batch for a worker in its round; return whether its round continues."""
         for action in self.tell(BatchWanted(worker, worn=self.random.random() < 0.02)):
             if isinstance(action, Run):
                 assert action.sink.place == worker.place

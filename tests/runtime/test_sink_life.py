@@ -168,7 +168,7 @@ def test_a_sink_that_must_stop_does_not_retry(error: SinkqlError, end: Step) -> 
 
 
 def _waits(life: SinkLife, error: SinkqlError, most: int) -> list[float]:
-    """Let the same step fail up to `most` times; return the waits in between."""
+    """Fail the same step up to `most` times; return the waits in between."""
     waits: list[float] = []
     while len(waits) < most:
         failed_step, after = life.step, life.next(Failed(error))

@@ -32,7 +32,7 @@ class Session:
     executing: int = 0
 
     def check(self) -> None:
-        """Raise ConnectionResetError if it does not answer any more."""
+        """Raise ConnectionResetError if it no longer answers."""
         if self.died or self.ended:
             raise ConnectionResetError("Java has ended")
 

@@ -18,7 +18,7 @@ CODES = {
     "SQ4001": _code(
         (
             "A batch needs Spark, and Spark needs Java. No Java is installed, or the Java in JAVA_HOME does not start. "
-            "Nothing is lost: the sink waits, and other sinks go on."
+            "Nothing is lost: the sink waits, and other sinks continue."
         ),
         "Run pip install 'sinkql[java]', which includes Java, or install a Java 17 runtime.",
         retryable=True,

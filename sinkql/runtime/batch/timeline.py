@@ -33,7 +33,7 @@ _SWEEP_EVERY = 32
 class Tick(msgspec.Struct, frozen=True):
     """The position of each source, by `Reader.comparable_position`. `at` is the time of creation in ms; it only grows.
 
-    `whole` has the time at which a source had no more input than this tick or an earlier one.
+    `whole` has the time at which a source had only the input of this tick or an earlier one.
     """
 
     at: int

@@ -219,8 +219,8 @@ def _of_one_type(function: Function, *, floats: bool = True) -> Callable[[Call],
 
     def make(call: Call) -> Function | None:
         alike = all(argument.type == call.type for argument in call.arguments)
-        known = call.type.name in (_PLAIN | _FLOATS if floats else _PLAIN)
-        return function if alike and known else None
+        has_form = call.type.name in (_PLAIN | _FLOATS if floats else _PLAIN)
+        return function if alike and has_form else None
 
     return make
 

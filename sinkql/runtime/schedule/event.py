@@ -148,7 +148,7 @@ class OpenFailed:
 
 @dataclass(frozen=True, slots=True)
 class WorkerFailed(Generic[WorkerT]):
-    """A worker can run no round any more."""
+    """A worker can no longer run rounds."""
 
     worker: WorkerT
     error: Exception

@@ -124,8 +124,9 @@ class _Pool(Generic[SinkT, WorkerT]):
         return self.wants_worker and counted < self.limits.most
 
     def _count_slow(self, now: float) -> int:
-        slow = [each for each in self.workers if each.state == "running" and now >= each.since + self.limits.slow]
-        return min(len(slow), self.limits.most_slow)
+        running = [worker for worker in self.workers if worker.state == "running"]
+        slow = sum(now >= worker.since + self.limits.slow for worker in running)
+        return min(slow, self.limits.most_slow)
 
 
 class Schedule(Generic[SinkT, WorkerT]):
@@ -141,7 +142,7 @@ class Schedule(Generic[SinkT, WorkerT]):
 
     def workers(self, place: Place | None = None) -> list[WorkerT]:
         """Return the workers of a place, or all."""
-        return [each for pool in self._pools.values() if place in (None, pool.place) for each in pool.workers]
+        return [worker for pool in self._pools.values() if place in (None, pool.place) for worker in pool.workers]
 
     def due_at(self) -> float | None:
         """Return when the next sink is due."""
@@ -314,7 +315,7 @@ class Schedule(Generic[SinkT, WorkerT]):
         pool = self._pools[worker.place]
         pool.ready.clear()
         pool.wants_worker = pool.needs_relief = False
-        for sink in [each for each in self.sinks if each.place == worker.place and each.state != "running"]:
+        for sink in [sink for sink in self.sinks if sink.place == worker.place and sink.state != "running"]:
             if sink.has_batch or sink.needs_spark:
                 yield self._fail(sink, error)
             else:

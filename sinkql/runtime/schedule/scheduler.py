@@ -201,8 +201,8 @@ class BatchScheduler:
         with self._changed:
             workers = self._schedule.workers()
             self._tell(Closed())
-        for each in workers:
-            each.worker.stop()
+        for pooled in workers:
+            pooled.worker.stop()
 
     # --- the machine: called with the lock held ----------------------------------------------------------------------
 
@@ -218,10 +218,10 @@ class BatchScheduler:
                     self._begin_look(sink, turn)
                 case Open(place):
                     threading.Thread(target=self._open, args=(place,), name="opening", daemon=True).start()
-                case StartRound(each):
-                    self._start_round(each)
-                case Retire(each):
-                    retired.append(each.worker)
+                case StartRound(pooled):
+                    self._start_round(pooled)
+                case Retire(pooled):
+                    retired.append(pooled.worker)
                 case Fail(sink, error):
                     sink.error = error
                     sink.wake.set()
@@ -241,11 +241,11 @@ class BatchScheduler:
             return
         threading.Thread(target=self._look, args=(sink, turn), name="looking", daemon=True).start()
 
-    def _start_round(self, each: _ScheduledWorker) -> None:
+    def _start_round(self, pooled: _ScheduledWorker) -> None:
         try:
-            each.worker.start_round()
+            pooled.worker.start_round()
         except OSError as error:
-            self._tell(WorkerFailed(each, error))
+            self._tell(WorkerFailed(pooled, error))
 
     def _in_thread_if_possible(self, calls: Sequence[Callable[[], object]]) -> None:
         """Stop workers one after the other; if no thread can be started, they end with Spark."""
@@ -264,14 +264,14 @@ class BatchScheduler:
                     self._fail_all(error)
 
     def _fail_all(self, error: Exception) -> None:
-        for sink in [each for each in self._schedule.sinks if each.state != "running"]:
+        for sink in [sink for sink in self._schedule.sinks if sink.state != "running"]:
             self._tell(SinkRemoved(sink))
             sink.error = error
             sink.wake.set()
         self._changed.notify_all()
 
     def _step(self) -> None:
-        """Let time pass: sinks become due, and workers are checked."""
+        """Tell the schedule that time has passed: sinks become due, and workers are checked."""
         with self._changed:
             self._tell(TimePassed())
             now, requested = clock.monotonic(), self._requested_checks
@@ -283,11 +283,11 @@ class BatchScheduler:
                 return
             self._checked_at = now
             workers = self._schedule.workers("Spark")
-        failures = [(each, each.worker.failure()) for each in workers]
+        failures = [(pooled, pooled.worker.failure()) for pooled in workers]
         with self._changed:
-            for each, error in failures:
+            for pooled, error in failures:
                 if error is not None:
-                    self._tell(WorkerFailed(each, error))
+                    self._tell(WorkerFailed(pooled, error))
             self._checks = requested
             self._changed.notify_all()
 
@@ -310,32 +310,32 @@ class BatchScheduler:
                 self._tell(InputFound(sink, turn))
 
     def _open(self, place: Place) -> None:
-        each = _ScheduledWorker(place)
+        pooled = _ScheduledWorker(place)
         try:
             failpoint.point("worker-opening")
-            each.worker = self._open_worker[place](lambda: self._run_round(each))
+            pooled.worker = self._open_worker[place](lambda: self._run_round(pooled))
         except Exception as error:
             with self._changed:
                 self._tell(OpenFailed(place, error))
             return
         failpoint.point("worker-opened")
         with self._changed:
-            self._tell(WorkerOpened(each))
+            self._tell(WorkerOpened(pooled))
 
     # --- a scheduling round ------------------------------------------------------------------------------------------
 
-    def _run_round(self, each: _ScheduledWorker) -> None:
+    def _run_round(self, pooled: _ScheduledWorker) -> None:
         with self._changed:
-            self._tell(RoundBegan(each))
-        while (sink := self._next(each)) is not None:
-            self._serve(sink, each.place)
+            self._tell(RoundBegan(pooled))
+        while (sink := self._next(pooled)) is not None:
+            self._serve(sink, pooled.place)
 
-    def _next(self, each: _ScheduledWorker) -> ScheduledSink | None:
+    def _next(self, pooled: _ScheduledWorker) -> ScheduledSink | None:
         """Wait for the next ready sink and return it; None at the end of the round."""
         with self._changed:
             while True:
                 now = clock.monotonic()
-                actions = self._schedule.next(BatchWanted(each, each.worker.is_worn), now)
+                actions = self._schedule.next(BatchWanted(pooled, pooled.worker.is_worn), now)
                 self._carry_out(actions)
                 for action in actions:
                     match action:
@@ -345,7 +345,7 @@ class BatchScheduler:
                             return None
                         case _:
                             pass
-                clock.wait(self._changed, max(_LEAST_SECONDS, each.until - now))
+                clock.wait(self._changed, max(_LEAST_SECONDS, pooled.until - now))
 
     def _serve(self, sink: ScheduledSink, place: Place) -> None:
         assert sink.end is not None

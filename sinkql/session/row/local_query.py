@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
 
 from sinkql import logical, physical
 from sinkql.connector_api.stream import Limit, Offsets, ReadCounts, Reader, Size, Split, WriteResult
@@ -23,9 +25,6 @@ from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements
 from sinkql.session.row.inputs import Inputs
 from sinkql.state_store.directory import StateDirectory
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _COMPUTED_ROWS = 500_000
 """More rows take longer one by one than a start of Spark."""
@@ -75,16 +74,11 @@ def _row_error(needed: SparkNeededError) -> SinkqlError | None:
 
 
 def _empty(columns: tuple[physical.Column, ...]) -> pa.Table:
-    import pyarrow as pa
-
     return pa.schema([(column.name, arrow_type(column.type)) for column in columns]).empty_table()
 
 
 def _in_full(rows: pa.Table, columns: tuple[physical.Column, ...]) -> pa.Table:
     """Return rows with `$diff` as often as it says."""
-    import numpy as np
-    import pyarrow as pa
-
     if physical.DIFF not in rows.column_names:
         return rows
     counts = rows.column(physical.DIFF).to_numpy()
@@ -100,8 +94,6 @@ class _CollectTask:
     key: tuple[str, ...] = ()
 
     def __call__(self, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> WriteResult:
-        import pyarrow as pa
-
         rows = list(batches)
         table = pa.Table.from_batches(rows) if rows else None
         return WriteResult(bucket, 0 if table is None else len(table), table)
@@ -145,8 +137,6 @@ _BATCH_ROWS = 1 << 15
 def _reader(read: physical.Read, inputs: Inputs) -> Reader:
     if read.connector == physical.CONSTANT:
         return ConstantReader.of(read)
-    import pyarrow as pa
-
     _, rows = inputs.rows(read.source)
     schema = pa.schema([(column.name, arrow_type(column.type)) for column in read.columns])
     return _RowsReader(rows.rename_columns(schema.names).cast(schema).combine_chunks())

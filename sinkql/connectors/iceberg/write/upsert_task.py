@@ -44,7 +44,7 @@ from sinkql.state_store.directory import StateDirectory
 from sinkql.storage import failpoint
 from sinkql.storage.spill import Ranges, hash_range, spilled_parts
 
-if TYPE_CHECKING:  # a task imports no more of pyiceberg than it uses
+if TYPE_CHECKING:  # a task imports only what it uses of pyiceberg
     from pyiceberg.table import Table
 
 _MOST_IN_MEMORY = 1 << 18

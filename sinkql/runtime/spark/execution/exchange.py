@@ -74,14 +74,14 @@ def packed(
         if not batch.num_rows:
             continue
         numbers = bucket_of(batch)
-        kept = batch.drop_columns(list(dropped)) if dropped else batch
-        width = max(1, kept.nbytes // kept.num_rows)
-        for bucket, part in _split(kept, numbers, buckets, max(1, most // width)):
+        rest = batch.drop_columns(list(dropped)) if dropped else batch
+        width = max(1, rest.nbytes // rest.num_rows)
+        for bucket, part in _split(rest, numbers, buckets, max(1, most // width)):
             rows = waiting[bucket]
             rows.add(part, part.num_rows * width)
             if rows.size >= most and not rows.shrink(combine, most // 2):
                 yield bucket, rows.blob()
-        gathered += kept.nbytes
+        gathered += rest.nbytes
         if gathered > WAITING_BYTES:  # a bucket's few rows keep the whole batches in memory that they came in
             yield from _rest(waiting, combine)
             gathered = 0
