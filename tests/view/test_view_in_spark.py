@@ -17,7 +17,7 @@ from support.readers import duckdb_folder
 pytestmark = pytest.mark.slow
 
 _VIEW = """
-CREATE CLUSTER c (SIZE = 'local[2]');
+CREATE CLUSTER c (SIZE = 'local[2]', EXECUTION = SPARK);
 SET cluster = c;
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');
 CREATE SOURCE events (g integer, x integer)

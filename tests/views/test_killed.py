@@ -26,7 +26,7 @@ from views.rows import Row, Rows, different, plain
 pytestmark = pytest.mark.slow
 _QUERIES = queries("tpch.sql")
 _SCRIPT = """
-CREATE CLUSTER c (SIZE = 'local[2]');
+CREATE CLUSTER c (SIZE = 'local[2]', EXECUTION = SPARK);
 SET cluster = c;
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');
 """
