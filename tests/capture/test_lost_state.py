@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -37,12 +37,12 @@ def _lose(folder: Path) -> None:
         shutil.rmtree(each) if each.is_dir() else each.unlink()
 
 
-@dataclass
 class _Engine(LocalEngine):
     """An engine that records the batches during a running snapshot."""
 
-    buckets: int = 2
-    snapshotting: list[frozenset[str]] = field(default_factory=list)
+    def __init__(self) -> None:
+        super().__init__()
+        self.snapshotting: list[frozenset[str]] = []
 
     def execute(self, job: physical.Job, batch: Batch) -> Outcome:
         self.snapshotting.append(batch.snapshotting)

@@ -210,7 +210,9 @@ class Views:
         """Return a new job with a separate folder, which has read nothing yet."""
         folder = self.folder / f"{view}{len(list(self.folder.iterdir()))}"
         folder.mkdir()
-        return Running(job, {**self.readers_of(job), **(readers or {})}, folder, engine or LocalEngine(self.buckets))
+        its_own = self.readers_of(job)
+        its_own |= {name: reader for name, reader in (readers or {}).items() if name in its_own}
+        return Running(job, its_own, folder, engine or LocalEngine(self.buckets))
 
     def readers_of(self, job: physical.Job) -> dict[str, Reader]:
         """Return the readers of a job's relations, and of the constant rows in its query."""
