@@ -12,8 +12,6 @@ from datetime import datetime, timedelta
 from importlib.resources import files
 from pathlib import Path
 
-import msgspec
-
 from sinkql import physical
 from sinkql.cli.output import Output
 from sinkql.errors import SinkqlError
@@ -71,8 +69,12 @@ def run_jobs(
     once: bool,
     takeover: bool,
     listener: Callable[[Event], None] | None = None,
+    in_spark: bool = False,
 ) -> int:
-    """Run jobs until they end or are stopped, and return the exit code; `listener` receives all events as well."""
+    """Run jobs until they end or are stopped, and return the exit code; `listener` receives all events as well.
+
+    If `in_spark`, all batches are Spark's, as with EXECUTION = SPARK.
+    """
     from sinkql.cli.progress import LiveProgress  # loads rich
 
     by_name = {job.sink: job for job in jobs}
@@ -87,7 +89,7 @@ def run_jobs(
             if listener is not None:
                 listener(event)
 
-        return session.run(jobs, once=once, takeover=takeover, progress=report)
+        return session.run(jobs, once=once, takeover=takeover, progress=report, in_spark=in_spark)
 
 
 def run_up(session: Session, output: Output, names: Sequence[str] | None, *, once: bool, takeover: bool) -> int:
@@ -146,8 +148,8 @@ def _run(output: Output, folder: Path) -> int:
             names = execute(session, output, text, "pipeline.sql")
             sinks = [name for name in names if session.kind(name) == "sink"]
             computed = _Computed()
-            jobs = [msgspec.structs.replace(job, execution="SPARK") for job in session.jobs(sinks)]
-            code = run_jobs(session, output, jobs, once=True, takeover=False, listener=computed)
+            jobs = session.jobs(sinks)
+            code = run_jobs(session, output, jobs, once=True, takeover=False, listener=computed, in_spark=True)
             output.note(computed.note())
             for sink in sinks:
                 result = session.preview(sink, limit=_SHOWN)

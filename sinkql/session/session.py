@@ -248,14 +248,16 @@ class Session:
         once: bool = False,
         takeover: bool = False,
         progress: Progress | None = None,
+        in_spark: bool = False,
     ) -> int:
         """Run jobs until each has ended or was stopped, and return the exit code: 0 if all succeeded.
 
         With `once`, they process the data that is available now, and stop. With `takeover`, they take sinks over from
-        a process that runs them. The function `progress` receives each event of `sinkql.runtime.batch.events`.
+        a process that runs them. The function `progress` receives each event of `sinkql.runtime.batch.events`. If
+        `in_spark`, all batches are Spark's, whatever EXECUTION the clusters have.
         """
         self._end_queries()
-        return run.run_jobs(self, jobs, once=once, takeover=takeover, progress=progress)
+        return run.run_jobs(self, jobs, once=once, takeover=takeover, progress=progress, in_spark=in_spark)
 
     def up(
         self,

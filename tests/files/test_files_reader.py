@@ -9,7 +9,6 @@ import random
 import time
 from datetime import timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -17,11 +16,11 @@ import pytest
 
 from sinkql.connector_api.registry import discover
 from sinkql.connector_api.stream import Limit, Offsets, ReadCounts, Size
-from sinkql.connectors.files import discovery
 from sinkql.connectors.files.local_listing import Folder
 from sinkql.connectors.files.reader import FilesReader
 from sinkql.errors import SinkqlError
 from sinkql.logical.type import BIGINT, TEXT
+from sinkql.machine import clock
 from sinkql.physical import Column
 from sinkql.runtime.batch.pacing import Pacer, PacingOrders
 
@@ -272,9 +271,7 @@ def test_a_file_whose_time_lies_ahead_is_read_once_it_was_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seconds = 1.0
-    monkeypatch.setattr(
-        discovery, "time", SimpleNamespace(time_ns=time.time_ns, monotonic_ns=lambda: int(seconds * 1_000_000_000))
-    )
+    monkeypatch.setattr(clock, "monotonic_ns", lambda: int(seconds * 1_000_000_000))
     reader, far, read = _reader(tmp_path), time.time() + 3600, []
     start = reader.initial(at_end=False)
     for rows, wait in ((1, 0), (None, 0.9), (2, 0.9), (None, 0.9), (None, 0.2)):

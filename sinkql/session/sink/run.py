@@ -91,14 +91,23 @@ _WORST_FIRST = (5, 4, 3, 2, 1)
 
 
 def run_jobs(
-    workspace: Workspace, jobs: Sequence[physical.Job], *, once: bool, takeover: bool, progress: Progress | None
+    workspace: Workspace,
+    jobs: Sequence[physical.Job],
+    *,
+    once: bool,
+    takeover: bool,
+    progress: Progress | None,
+    in_spark: bool = False,
 ) -> int:
-    """Run jobs until each has ended or was stopped, and return the joint exit code."""
+    """Run jobs until each has ended or was stopped, and return the joint exit code.
+
+    If `in_spark`, all batches are Spark's, whatever EXECUTION the clusters have.
+    """
     from sinkql.runtime.process import supervisor  # loads Spark, which only running sinks need
 
     if not jobs:
         return 0
-    spec = _run_spec(workspace, jobs, once=once, takeover=takeover, progress=progress)
+    spec = _run_spec(workspace, jobs, once=once, takeover=takeover, progress=progress, in_spark=in_spark)
     return _exit_code(supervisor.run_until_done(spec))
 
 
@@ -113,7 +122,13 @@ def run_catalog(
 
 
 def _run_spec(
-    workspace: Workspace, jobs: Sequence[physical.Job] | None, *, once: bool, takeover: bool, progress: Progress | None
+    workspace: Workspace,
+    jobs: Sequence[physical.Job] | None,
+    *,
+    once: bool,
+    takeover: bool,
+    progress: Progress | None,
+    in_spark: bool = False,
 ) -> RunSpec:
     from sinkql.runtime.batch.events import silent  # as above
     from sinkql.runtime.process.application import RunSpec
@@ -122,7 +137,7 @@ def _run_spec(
     control = workspace.catalog.control
     for job in jobs or ():
         control.resume(job.sink_id)
-    workload = CatalogWorkload(workspace.catalog, jobs)
+    workload = CatalogWorkload(workspace.catalog, jobs, in_spark=in_spark)
     registry = workspace.catalog.registry
     directory = CatalogCaptureDirectory(workspace.catalog, workload, CatalogAccess(workspace.catalog).secret)
     return RunSpec(

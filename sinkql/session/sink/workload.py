@@ -6,6 +6,8 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
+import msgspec
+
 from sinkql import physical
 from sinkql.catalog.catalog import Catalog
 from sinkql.lowering.job import lower
@@ -18,16 +20,23 @@ class CatalogWorkload:
     """A `Workload` that reads a separate copy of the catalog again after each change.
 
     Without `jobs`, it has all sinks whose desired state is running. With `jobs`, it has only these, in the version of
-    the catalog if they exist there. It checks the catalog at most once in `every_seconds` for all sinks together.
+    the catalog if they exist there. It checks the catalog at most once in `every_seconds` for all sinks together. If
+    `in_spark`, all batches are Spark's, whatever EXECUTION the clusters have.
     """
 
     def __init__(
-        self, catalog: Catalog, jobs: Sequence[physical.Job] | None = None, *, every_seconds: float = 0.2
+        self,
+        catalog: Catalog,
+        jobs: Sequence[physical.Job] | None = None,
+        *,
+        every_seconds: float = 0.2,
+        in_spark: bool = False,
     ) -> None:
         self._catalog = Catalog(catalog.database.address, catalog.registry, project=catalog.project)
         self._fixed_jobs = None if jobs is None else {job.sink_id: job for job in jobs}
         self._lock = threading.Lock()
         self._every_seconds = every_seconds
+        self._in_spark = in_spark
         self._checked_at = -every_seconds
         self._generation = -1
         self._assignments: dict[str, SinkAssignment] = {}
@@ -75,7 +84,10 @@ class CatalogWorkload:
         versions = self._catalog.secret_versions()
         plans = self._catalog.plans
         names = (*view_jobs(plans), *plans.planned("SINK"))
-        works = [_assignment(lower(name, plans), versions) for name in names]
+        jobs = [lower(name, plans) for name in names]
+        if self._in_spark:
+            jobs = [msgspec.structs.replace(job, execution="SPARK") for job in jobs]
+        works = [_assignment(job, versions) for job in jobs]
         self._assignments = {work.job.sink_id: work for work in works}
         self._generation = self._catalog.generation
 
