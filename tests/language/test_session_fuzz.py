@@ -16,7 +16,7 @@ def test_a_statement_runs_or_gets_a_coded_error_within_its_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    fuzz = Fuzz(11, tmp_path)
+    fuzz = Fuzz(15, tmp_path)
     assert next(fuzz.failures(count), None) is None
     assert fuzz.outcomes["right"] > 0.05 * count
     assert len(fuzz.outcomes) > 80, fuzz.outcomes
