@@ -15,7 +15,6 @@ from pathlib import Path
 from sinkql import physical
 from sinkql.cli.output import Output
 from sinkql.errors import SinkqlError
-from sinkql.pandas_import import skip_pandas
 from sinkql.planner.name import short_name
 from sinkql.runtime.batch.events import Event, SinkCommitted
 from sinkql.script.redaction import mask
@@ -24,7 +23,6 @@ from sinkql.session import Session
 
 def execute(session: Session, output: Output, text: str, path: str) -> list[str]:
     """Run a script's statements, print their results, and return the full names of its sinks and views."""
-    skip_pandas()
     names: list[str] = []
     session.progress_listener = output.note
     shown: str | None = None

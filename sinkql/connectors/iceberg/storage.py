@@ -14,6 +14,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from sinkql.pandas_import import skip_pandas
+
+skip_pandas()  # pyiceberg would import it
+
+# ruff: noqa: E402  # all that follows comes after it
 from pyarrow.fs import FileSystem
 from pyiceberg.io import FileIO, InputFile, OutputFile
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
