@@ -16,8 +16,9 @@ from sinkql import physical
 from sinkql.connector_api.registry import discover
 from sinkql.connector_api.stream import NO_PLAN, ClaimRequest, PlanChange
 from sinkql.errors import SinkqlError
-from sinkql.runtime.batch.events import silent
+from sinkql.runtime.batch.events import Event, SinkRereading, silent
 from sinkql.runtime.batch.loop import BatchLoop
+from sinkql.runtime.sink import incarnation
 from sinkql.runtime.sink.host import SharedSpark, SinkHost, SinkOutcome
 from sinkql.runtime.sink.runner import SinkRunner
 from sinkql.runtime.sink.workload import SinkAssignment
@@ -164,20 +165,24 @@ def test_parts_become_longer_where_there_are_many(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wish", ["stopped", "dropped"])
 def test_a_sink_that_computes_its_rows_again_stops_when_it_is_told(
-    tmp_path: Path, wish: Literal["stopped", "dropped"]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wish: Literal["stopped", "dropped"]
 ) -> None:
     before, after = _anew(tmp_path)
     _put(tmp_path, "a", 1, 2)
     _run(before, tmp_path, epoch=1)
     control, workload = MemoryControl(), FixedWorkload([after])
 
-    def session() -> Any:
-        control.wanted[after.sink_id] = wish
+    def tell(event: Event) -> None:
+        if isinstance(event, SinkRereading):
+            control.wanted[after.sink_id] = wish
 
+    monkeypatch.setattr(incarnation, "_LOOK_SECONDS", 0.0)
+    session: Any = SimpleNamespace  # Spark is not used
     host = SinkHost(
-        SharedSpark(session, 2, tmp_path), discover(), control, silent, workload,
+        SharedSpark(session, 2, tmp_path), discover(), control, tell, workload,
         lambda each: contexts(tmp_path, each), once=False,
     )  # fmt: skip
+    host.desired_states.every_seconds = 0.0
     assert SinkRunner(host, workload.now()[0]).run() == SinkOutcome(after.sink, wish)
     assert control.statuses[-1] == (after.sink_id, wish, None)
     assert rows(tmp_path) == [(1,), (2,)]

@@ -49,7 +49,8 @@ class CpuAccount:
         self._kinds: dict[tuple[int, int], str] = {}
         self._lock = threading.Lock()
         self._over = threading.Event()
-        threading.Thread(target=self._sample, name="cpu", daemon=True).start()
+        if self._output is not None or not config.getoption("numprocesses", None):  # the workers count themselves
+            threading.Thread(target=self._sample, name="cpu", daemon=True).start()
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
@@ -66,8 +67,8 @@ class CpuAccount:
     def pytest_sessionfinish(self) -> None:
         self._over.set()
         with self._lock:
-            self._take()
             if self._output is not None:
+                self._take()
                 self._output["cpu"] = {folder: dict(counts) for folder, counts in self._seconds.items()}
 
     @pytest.hookimpl(optionalhook=True)
