@@ -111,17 +111,20 @@ class _Pool(Generic[SinkT, WorkerT]):
     workers: list[WorkerT] = field(default_factory=list)
     ready: deque[SinkT] = field(default_factory=deque)
     queue: _DueQueue[SinkT] = field(default_factory=_DueQueue)
-    wants_worker: bool = False
     needs_relief: bool = False
     opening: int = 0
 
     def available(self) -> int:
         return sum(worker.state in _AVAILABLE for worker in self.workers)
 
+    def wanted(self) -> int:
+        """Return how many workers the ready sinks need beyond the available ones."""
+        return max(len(self.ready), self.needs_relief) - self.available()
+
     def is_short(self, now: float) -> bool:
         """Return whether another worker is wanted and allowed."""
         counted = len(self.workers) + self.opening - self._count_slow(now)
-        return self.wants_worker and counted < self.limits.most
+        return self.wanted() > self.opening and counted < self.limits.most
 
     def _count_slow(self, now: float) -> int:
         running = [worker for worker in self.workers if worker.state == "running"]
@@ -198,7 +201,7 @@ class Schedule(Generic[SinkT, WorkerT]):
             case Closed():
                 self.closed = True
                 for pool in self._pools.values():
-                    pool.wants_worker = pool.needs_relief = False
+                    pool.needs_relief = False
 
     # --- sinks -------------------------------------------------------------------------------------------------------
 
@@ -272,19 +275,17 @@ class Schedule(Generic[SinkT, WorkerT]):
         if self.closed:
             return
         pool.needs_relief |= relief
-        wanted = max(len(pool.ready), pool.needs_relief) - pool.available()
+        wanted = pool.wanted()
         for worker in pool.workers:
             if wanted > 0 and worker.state == "idle":
                 worker.state = "starting"
                 wanted -= 1
                 yield StartRound(worker)
         pool.needs_relief = pool.needs_relief and not pool.available()
-        pool.wants_worker = wanted > 0
         yield from self._open(pool, now)
 
     def _open(self, pool: _Pool[SinkT, WorkerT], now: float) -> Iterator[Action[SinkT, WorkerT]]:
-        wanted = max(len(pool.ready), pool.needs_relief) - pool.available() - pool.opening
-        if wanted > 0 and pool.is_short(now):
+        if pool.is_short(now):
             pool.opening += 1
             yield Open(pool.place)
 
@@ -302,7 +303,7 @@ class Schedule(Generic[SinkT, WorkerT]):
     def _open_failed(self, pool: _Pool[SinkT, WorkerT], error: Exception) -> Iterator[Action[SinkT, WorkerT]]:
         """Fail the ready sinks; they may be added again."""
         pool.opening -= 1
-        pool.wants_worker = pool.needs_relief = False
+        pool.needs_relief = False
         ready, pool.ready = list(pool.ready), deque()
         for sink in ready:
             yield self._fail(sink, error)
@@ -314,7 +315,7 @@ class Schedule(Generic[SinkT, WorkerT]):
         yield self._retire(worker)
         pool = self._pools[worker.place]
         pool.ready.clear()
-        pool.wants_worker = pool.needs_relief = False
+        pool.needs_relief = False
         for sink in [sink for sink in self.sinks if sink.place == worker.place and sink.state != "running"]:
             if sink.has_batch or sink.needs_spark:
                 yield self._fail(sink, error)
