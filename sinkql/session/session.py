@@ -254,7 +254,7 @@ class Session:
 
         With `once`, they process the data that is available now, and stop. With `takeover`, they take sinks over from
         a process that runs them. The function `progress` receives each event of `sinkql.runtime.batch.events`. If
-        `in_spark`, all batches are Spark's, whatever EXECUTION the clusters have.
+        `in_spark`, Spark runs all batches, also on clusters with EXECUTION = AUTO.
         """
         self._end_queries()
         return run.run_jobs(self, jobs, once=once, takeover=takeover, progress=progress, in_spark=in_spark)

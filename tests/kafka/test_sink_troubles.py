@@ -186,6 +186,20 @@ def test_an_open_transaction_of_another_sink_is_waited_for_where_it_hides_progre
     assert _names(pipeline, "waiting") == {2: "bob", 3: "cid", 4: "dan"}
 
 
+def test_first_progress_after_an_open_transaction_of_another_sink_is_not_lost(
+    broker: Kafka, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _people(pipeline, "first")
+    producer = _left_open(broker, "before")
+    _started(pipeline)  # its first progress cannot be read yet
+    with monkeypatch.context() as patch:
+        patch.setattr(progress, "PATIENCE_S", 0.2)
+        _fails(pipeline, "SQ4285")
+    producer.abort_transaction(PATIENCE_S)
+    pipeline.drain("people")
+    assert _names(pipeline, "first") == {1: "ann", 2: "bob"}
+
+
 def test_what_a_sink_left_open_that_died_is_ended_by_another_one(
     broker: Kafka, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:

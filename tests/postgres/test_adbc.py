@@ -563,7 +563,7 @@ def test_a_type_that_cannot_be_sent_is_an_error_of_psycopg_alone(
 
 def test_nothing_is_left_open_after_a_chunk(postgres: Postgres, postgres_database: str, run: Run) -> None:
     run(_TABLE)
-    before = set(os.listdir("/proc/self/fd"))
+    before = _connected_to(postgres.port)
     with _reading(postgres, postgres_database) as found:
         for _ in range(3):
             with suppress(_StoppedError), found.stream.chunk(found.tables["t"]) as read:
@@ -572,7 +572,17 @@ def test_nothing_is_left_open_after_a_chunk(postgres: Postgres, postgres_databas
     deadline = Deadline()
     while run("SELECT 1 FROM pg_stat_activity WHERE application_name LIKE 'sinkql%' AND datname = current_database()"):
         deadline.check("the end of the sessions")
-    assert set(os.listdir("/proc/self/fd")) <= before
+    assert _connected_to(postgres.port) <= before
+
+
+def _connected_to(port: int) -> set[int]:
+    """Return this process's open sockets that are connected to a port."""
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError), socket.socket(fileno=os.dup(int(name))) as connected:  # OSError: not a socket
+            if connected.getpeername()[1] == port:
+                found.add(int(name))
+    return found
 
 
 class _StoppedError(Exception):

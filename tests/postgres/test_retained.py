@@ -22,6 +22,8 @@ from .pipeline import capturing
 pytestmark = [pytest.mark.server, pytest.mark.long]
 _MB = 1 << 20
 _BOUND, _ABOVE = 16 * _MB, 64 * _MB
+_AHEAD = 32 * _MB
+"""More than the capture leaves unconfirmed: what it retains for the sink, and what it has read in the last second."""
 _SQL = """
 CREATE CONNECTION pg TO POSTGRES (HOST '127.0.0.1', PORT {port}, DATABASE '{database}', USER 'postgres');
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', URL = 'sqlite:///{folder}/lake.db',
@@ -51,8 +53,8 @@ def connected(server: Postgres) -> psycopg.Connection[Any]:
 def _write(database: psycopg.Connection[Any], megabytes: int, *, of_server: bool) -> tuple[int, int]:
     """Write megabytes one by one; return the most bytes that the slot retained, and the number of checks.
 
-    At most 8 MB are written ahead of the capture. A slot restarts where the server has recorded its running
-    transactions, which it does every fifteen seconds. With `of_server`, one megabyte is written per second. Otherwise,
+    At most 32 MB are written ahead of what the capture has confirmed. A slot restarts where the server has recorded its
+    running transactions, which it does every fifteen seconds. With `of_server`, one megabyte is written per second. Otherwise,
     megabytes are written at full speed, and the transactions are recorded after each.
     """
     most, looks, deadline = 0, 0, Deadline()
@@ -63,7 +65,7 @@ def _write(database: psycopg.Connection[Any], megabytes: int, *, of_server: bool
         while True:
             ((retained,),) = database.execute(_SLOT).fetchall()
             most, looks = max(most, retained), looks + 1
-            if (ahead := _ahead(database)) <= 8 * _MB:
+            if (ahead := _ahead(database)) <= _AHEAD:
                 break
             deadline.check(f"the capture, which is {ahead} bytes behind")
             time.sleep(0.02)
@@ -73,10 +75,11 @@ def _write(database: psycopg.Connection[Any], megabytes: int, *, of_server: bool
 
 
 def _ahead(database: psycopg.Connection[Any]) -> int:
-    """Return how many bytes the server has written but not sent."""
-    found = database.execute("SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), sent_lsn)::int8 FROM pg_stat_replication")
-    row = found.fetchone()
-    return _BOUND if row is None or row[0] is None else int(row[0])
+    """Return how many bytes the server has written since the position that the capture has confirmed."""
+    ((ahead,),) = database.execute(
+        "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn)::int8 FROM pg_replication_slots"
+    ).fetchall()
+    return int(ahead)
 
 
 def _check(folder: Path, database: psycopg.Connection[Any], megabytes: int, *, of_server: bool) -> tuple[int, int]:

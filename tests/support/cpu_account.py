@@ -1,7 +1,7 @@
-"""Where the CPU of a test run goes: by folder of tests, and by kind of process.
+"""Where the CPU of a test run goes: by folder of tests, by file, and by kind of process.
 
 A sampling thread of each pytest process reads the CPU times of its descendants. What a process used after its last
-sample is missing, so the sums are lower bounds. Servers that several tests share are charged to the folder whose test
+sample is missing, so the sums are lower bounds. Servers that several tests share are charged to the file whose test
 runs at the moment.
 """
 
@@ -23,6 +23,7 @@ _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _SERVERS = ("postgres", "mysqld", "mariadbd", "kafka.Kafka", "/weed", "minio", "registry", "keycloak", "vault", "sshd")
 KINDS = ("pytest", "sinkql", "Spark's Java", "Spark's Python", "servers", "other")
 _WALL = "wall"
+_LISTED_FILES = 60
 
 
 def kind_of(command: str) -> str:
@@ -44,7 +45,7 @@ class CpuAccount:
     def __init__(self, config: pytest.Config) -> None:
         self._output: dict[str, Any] | None = getattr(config, "workeroutput", None)
         self._seconds: defaultdict[str, defaultdict[str, float]] = defaultdict(_nothing)
-        self._folder = "between tests"
+        self._file = "between tests"
         self._seen: dict[tuple[int, int], float] = {}
         self._kinds: dict[tuple[int, int], str] = {}
         self._lock = threading.Lock()
@@ -57,29 +58,36 @@ class CpuAccount:
         began = time.monotonic()
         with self._lock:
             self._take()
-            self._folder = item.path.relative_to(item.config.rootpath / "tests").parts[0]
+            self._file = item.path.relative_to(item.config.rootpath / "tests").as_posix()
         yield
         with self._lock:
             self._take()
-            self._seconds[self._folder][_WALL] += time.monotonic() - began
-            self._folder = "between tests"
+            self._seconds[self._file][_WALL] += time.monotonic() - began
+            self._file = "between tests"
 
     def pytest_sessionfinish(self) -> None:
         self._over.set()
         with self._lock:
             if self._output is not None:
                 self._take()
-                self._output["cpu"] = {folder: dict(counts) for folder, counts in self._seconds.items()}
+                self._output["cpu"] = {file: dict(counts) for file, counts in self._seconds.items()}
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:  # Any: of xdist, which may be missing
-        for folder, counts in getattr(node, "workeroutput", {}).get("cpu", {}).items():
+        for file, counts in getattr(node, "workeroutput", {}).get("cpu", {}).items():
             for kind, seconds in counts.items():
-                self._seconds[folder][kind] += seconds
+                self._seconds[file][kind] += seconds
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("CPU seconds by folder and kind of process")
-        for line in table(self._seconds):
+        folders: defaultdict[str, defaultdict[str, float]] = defaultdict(_nothing)
+        for file, counts in self._seconds.items():
+            for kind, seconds in counts.items():
+                folders[file.partition("/")[0]][kind] += seconds
+        for line in table(folders):
+            terminalreporter.write_line(line)
+        terminalreporter.section(f"the {_LISTED_FILES} files that use the most CPU")
+        for line in table(self._seconds)[: _LISTED_FILES + 1]:
             terminalreporter.write_line(line)
 
     def _sample(self) -> None:
@@ -88,7 +96,7 @@ class CpuAccount:
                 self._take()
 
     def _take(self) -> None:
-        """Charge what the descendants used since the last sample to the present folder."""
+        """Charge what the descendants used since the last sample to the present file."""
         own = os.getpid()
         found = dict(_processes())
         parents = {pid: parent for pid, (parent, _, _) in found.items()}
@@ -102,7 +110,7 @@ class CpuAccount:
                 self._kinds[process] = _kind(pid)
             used = seconds - self._seen.get(process, 0.0)
             self._seen[process] = seconds
-            self._seconds[self._folder][self._kinds[process]] += used
+            self._seconds[self._file][self._kinds[process]] += used
 
 
 def _kind(pid: int) -> str:
@@ -133,16 +141,16 @@ def _nothing() -> defaultdict[str, float]:
 
 
 def table(seconds: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """Return the lines of the table: a folder in each, the most expensive first, and their sum at the end."""
+    """Return the lines of the table: a folder or file in each, the most expensive first, and the sum at the end."""
 
     def cpu(counts: Mapping[str, float]) -> float:
         return sum(counts.get(kind, 0.0) for kind in KINDS)
 
     total = {kind: sum(counts.get(kind, 0.0) for counts in seconds.values()) for kind in (_WALL, *KINDS)}
     rows = sorted(seconds.items(), key=lambda item: -cpu(item[1]))
-    head = f"{'folder':<16}{'CPU':>8}{'wall':>8}" + "".join(f"{kind:>16}" for kind in KINDS)
+    head = f"{'of':<48}{'CPU':>8}{'wall':>8}" + "".join(f"{kind:>15}" for kind in KINDS)
     return [head] + [
-        f"{folder:<16}{cpu(counts):>8.0f}{counts.get(_WALL, 0.0):>8.0f}"
-        + "".join(f"{counts.get(kind, 0.0):>16.0f}" for kind in KINDS)
-        for folder, counts in [*rows, ("all", total)]
+        f"{name:<48}{cpu(counts):>8.0f}{counts.get(_WALL, 0.0):>8.0f}"
+        + "".join(f"{counts.get(kind, 0.0):>15.0f}" for kind in KINDS)
+        for name, counts in [*rows, ("all", total)]
     ]

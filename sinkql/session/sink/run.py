@@ -101,7 +101,7 @@ def run_jobs(
 ) -> int:
     """Run jobs until each has ended or was stopped, and return the joint exit code.
 
-    If `in_spark`, all batches are Spark's, whatever EXECUTION the clusters have.
+    If `in_spark`, Spark runs all batches, also on clusters with EXECUTION = AUTO.
     """
     from sinkql.runtime.process import supervisor  # loads Spark, which only running sinks need
 

@@ -21,7 +21,7 @@ class CatalogWorkload:
 
     Without `jobs`, it has all sinks whose desired state is running. With `jobs`, it has only these, in the version of
     the catalog if they exist there. It checks the catalog at most once in `every_seconds` for all sinks together. If
-    `in_spark`, all batches are Spark's, whatever EXECUTION the clusters have.
+    `in_spark`, Spark runs all batches, also on clusters with EXECUTION = AUTO.
     """
 
     def __init__(

@@ -59,7 +59,7 @@ class ProgressTopic:
     folder: Path
 
     def find(self, *, settled: bool) -> Progress | None:
-        """Return the newest committed progress; None without one.
+        """Return the newest committed progress; None if the sink has none.
 
         With `settled`, the result includes all records that the sink has written. Its own transactions have ended, but
         their records may be after another sink's open transaction. After ten seconds `find` aborts that transaction:
@@ -72,7 +72,11 @@ class ProgressTopic:
             progress = self._newest(last_found, end)
             if progress is not None:
                 return progress
-        return self._newest(first, end)
+        progress = self._newest(first, end)
+        if progress is None and not settled:  # the first one may be after another sink's open transaction
+            first, end = end, self._settled_end()
+            return self._newest(first, end) if first < end else None
+        return progress
 
     def _newest(self, begin: int, end: int) -> Progress | None:
         message = self._last(begin, end)
