@@ -54,8 +54,8 @@ def _write(database: psycopg.Connection[Any], megabytes: int, *, of_server: bool
     """Write megabytes one by one; return the most bytes that the slot retained, and the number of checks.
 
     At most 32 MB are written ahead of what the capture has confirmed. A slot restarts where the server has recorded its
-    running transactions, which it does every fifteen seconds. With `of_server`, one megabyte is written per second. Otherwise,
-    megabytes are written at full speed, and the transactions are recorded after each.
+    running transactions, which it does every fifteen seconds. With `of_server`, one megabyte is written per second.
+    Otherwise, megabytes are written at full speed, and the transactions are recorded after each.
     """
     most, looks, deadline = 0, 0, Deadline()
     for turn in range(megabytes):
