@@ -37,7 +37,7 @@ def test_what_a_child_used_is_counted_once(pytestconfig: pytest.Config) -> None:
         with account._lock:
             account._take()
             first = account._seconds["between tests"]["other"]
-            account._folder = "again"
+            account._file = "again"
             for _ in range(3):
                 account._take()
             (used,) = [seconds for (pid, _), seconds in account._seen.items() if pid == child.pid]
@@ -48,6 +48,6 @@ def test_what_a_child_used_is_counted_once(pytestconfig: pytest.Config) -> None:
     assert os.getpid() in {pid for pid, _ in account._seen}
 
 
-def test_the_table_has_the_most_expensive_folder_first_and_a_sum() -> None:
+def test_the_table_has_the_most_expensive_file_first_and_a_sum() -> None:
     lines = table({"a": {"sinkql": 1, "wall": 2}, "b": {"pytest": 3, "servers": 4}})
     assert [line.split()[:3] for line in lines[1:]] == [["b", "7", "0"], ["a", "1", "2"], ["all", "8", "2"]]
