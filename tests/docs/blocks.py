@@ -41,6 +41,7 @@ from sinkql.shell.command.command_list import BY_NAME
 from sinkql.shell.screen.screen import Screen
 from sinkql.shell.setting import Settings
 from sinkql.shell.shell import Shell
+from support import forked
 from support.patience import PATIENCE_S
 
 MARKS = frozenset({"offline", "error", "output", "file", "on", "spark", "run", "setup"})
@@ -292,14 +293,17 @@ def _background(command: list[str], environment: Mapping[str, str]) -> Iterator[
             process.wait()
 
 
+_SINKQL = ("-I", "-S", str(ROOT / "tests" / "support" / "fork_order.py"))
+
+
 def _programs() -> Path:
     """Return the folder `.programs` in the working folder, with the commands that pages use."""
     folder = Path(".programs").resolve()
     if not folder.is_dir():
         folder.mkdir()
-        for name, module in {"sinkql": "sinkql", "pytest": "pytest", "python": "", "python3": ""}.items():
-            arguments = f" -m {module}" if module else ""
-            (folder / name).write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)}{arguments} "$@"\n')
+        for name, arguments in {"sinkql": _SINKQL, "pytest": ("-m", "pytest"), "python": (), "python3": ()}.items():
+            command = [sys.executable, *arguments, *((forked.server(),) if arguments is _SINKQL else ())]
+            (folder / name).write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
             (folder / name).chmod(0o755)
     return folder
 

@@ -28,13 +28,13 @@ class Text:
     text: str
 
 
-def texts(*roots: Path) -> Iterator[Text]:
-    """Yield the prose of files and folders."""
+def texts(*roots: Path, messages: bool = True) -> Iterator[Text]:
+    """Yield the prose of files and folders; without `messages`, strings in the code are left out."""
     for root in roots:
         paths = [root] if root.is_file() else sorted(root.rglob("*"))
         for path in paths:
             if path.suffix == ".py":
-                yield from _of_module(path)
+                yield from _of_module(path, messages=messages)
             elif path.suffix == ".md":
                 yield Text("docs", path, 1, prose_of_page(path.read_text()))
             elif path.suffix == ".toml":
@@ -45,7 +45,8 @@ def house() -> Iterator[Text]:
     """Yield all prose that the limits apply to. Strings of tests and benchmarks are data."""
     pages = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "bench/README.md")]
     yield from texts(ROOT / "sinkql", ROOT / "docs", *pages)
-    for text in texts(ROOT / "tests", ROOT / "bench", ROOT / "tools", ROOT / "examples"):
+    code = texts(ROOT / "tests", ROOT / "bench", ROOT / "tools", messages=False)
+    for text in (*code, *texts(ROOT / "examples")):
         if text.kind in ("docstrings", "comments") or text.path.parent.parent == ROOT / "examples":
             yield text
 
@@ -59,22 +60,26 @@ def prose_of_page(text: str) -> str:
     return _CODE.sub("X", _FENCE.sub(blank, text))
 
 
-def _of_module(path: Path) -> Iterator[Text]:
+def _of_module(path: Path, *, messages: bool) -> Iterator[Text]:
     source = path.read_text()
     documented: set[int] = set()
-    tree = ast.parse(source)
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(ast.parse(source)))
+    for node in nodes:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             documented.add(id(node.value))
             yield Text("docstrings", path, node.lineno, _CODE.sub("X", node.value.value))
     inside: set[int] = set()
-    for node in ast.walk(tree):
+
+    def is_plain(node: ast.Constant) -> bool:
+        return id(node) not in documented and id(node) not in inside
+
+    for node in nodes if messages else ():
         if isinstance(node, ast.JoinedStr):
             inside |= {id(part) for part in ast.walk(node) if part is not node}
             yield from _message(path, node.lineno, _joined(node))
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documented | inside:
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and is_plain(node):
             yield from _message(path, node.lineno, node.value)
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+    for token in tokenize.generate_tokens(io.StringIO(source).readline) if "#" in source else ():
         if token.type == tokenize.COMMENT and not token.string.startswith(("# type:", "# noqa", "# fmt:")):
             yield Text("comments", path, token.start[0], _CODE.sub("X", token.string.lstrip("# ")))
 

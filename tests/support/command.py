@@ -13,13 +13,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+from support.forked import ForkedProcess, can_fork
 from support.patience import PATIENCE_S, Deadline
 
 _SHOWN = 50
 """Number of last lines in the message of a failed wait."""
 _AFTER_KILL_S = 5.0
+_SINKQL = (sys.executable, "-m", "sinkql")
+Process: TypeAlias = "subprocess.Popen[str] | ForkedProcess"
 ONLY_LATE = "SQ4005"
 """The error of a sink on an overloaded machine; the sink retries."""
 
@@ -28,7 +31,7 @@ ONLY_LATE = "SQ4005"
 class Running:
     """A running program; `rows` and `commits` count what its sinks have committed, by its JSON lines."""
 
-    process: subprocess.Popen[str]
+    process: Process
     lines: queue.Queue[str | None] = field(default_factory=queue.Queue)
     events: list[dict[str, Any]] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
@@ -177,7 +180,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run the command line to its end, as a user would; return its output and exit code."""
     command = [sys.executable, "-m", "sinkql", *arguments]
-    process = _popen(command, folder, environment, stdin=None if text is None else subprocess.PIPE)
+    process = _popen(command, folder, environment, stdin=text is not None)
     try:
         told, errors = process.communicate(text, PATIENCE_S)
     except subprocess.TimeoutExpired as late:
@@ -187,10 +190,10 @@ def run(
         except subprocess.TimeoutExpired:  # another process that has the pipes still runs
             told, errors = str(late.stdout), str(late.stderr)
         raise AssertionError(f"{arguments} did not end\n{told}\n{errors}") from late
-    return subprocess.CompletedProcess(command, process.returncode, told, errors)
+    return subprocess.CompletedProcess(command, process.wait(), told, errors)
 
 
-def kill(process: subprocess.Popen[Any]) -> None:
+def kill(process: Process) -> None:
     """Kill a process and all others of its group; a JVM has another group, and ends soon after."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
@@ -198,13 +201,16 @@ def kill(process: subprocess.Popen[Any]) -> None:
 
 
 def _popen(
-    command: Sequence[str], folder: Path, environment: Mapping[str, str] | None, *, stdin: int | None = None
-) -> subprocess.Popen[str]:
+    command: Sequence[str], folder: Path, environment: Mapping[str, str] | None, *, stdin: bool = False
+) -> Process:
+    variables = os.environ | dict(environment or {})
+    if tuple(command[: len(_SINKQL)]) == _SINKQL and can_fork(variables):
+        return ForkedProcess(command[len(_SINKQL) :], folder, variables, stdin=stdin)
     return subprocess.Popen(
         command,
         cwd=folder,
-        env=os.environ | dict(environment or {}),
-        stdin=stdin,
+        env=variables,
+        stdin=subprocess.PIPE if stdin else None,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         encoding="utf-8",

@@ -34,7 +34,7 @@ def kind_of(command: str) -> str:
         return "Spark's Python"
     if any(server in command for server in _SERVERS):
         return "servers"
-    if "-m sinkql" in command or "bin/sinkql" in command:
+    if any(program in command for program in ("-m sinkql", "bin/sinkql", "support.fork_server", "fork_order.py")):
         return "sinkql"
     return "other"
 
