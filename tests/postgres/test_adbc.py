@@ -575,14 +575,18 @@ def test_nothing_is_left_open_after_a_chunk(postgres: Postgres, postgres_databas
         deadline.check("the end of the sessions, and of their sockets here")
 
 
-def _connected_to(port: int) -> set[int]:
-    """Return this process's open sockets that are connected to a port."""
-    found = set()
+def _connected_to(port: int) -> set[str]:
+    """Return this process's open sockets that are connected to a port, by the names of their inodes."""
+    connected = set()
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        if int(fields[2].partition(":")[2], 16) == port:
+            connected.add(f"socket:[{fields[9]}]")
+    held = set()
     for name in os.listdir("/proc/self/fd"):
-        with suppress(OSError), socket.socket(fileno=os.dup(int(name))) as connected:  # OSError: not a socket
-            if connected.getpeername()[1] == port:
-                found.add(int(name))
-    return found
+        with suppress(OSError):
+            held.add(os.readlink(f"/proc/self/fd/{name}"))
+    return connected & held
 
 
 class _StoppedError(Exception):
