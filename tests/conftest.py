@@ -71,6 +71,7 @@ def pytest_configure(config: pytest.Config) -> None:
     _have_the_same_examples()
     _have_folders_in_memory()
     _have_spark_start_fast()
+    _have_bytecode_kept()
 
 
 def _let_programs_be_interrupted() -> None:
@@ -106,6 +107,12 @@ def _have_spark_start_fast() -> None:
     """Disable JVM optimizations that pay only after minutes, and the background process that archives classes."""
     os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
     os.environ.setdefault("SINKQL_ARCHIVE", "off")
+
+
+def _have_bytecode_kept() -> None:
+    """Write compiled modules also where the environment disables it: hundreds of processes would compile them again."""
+    sys.dont_write_bytecode = False
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

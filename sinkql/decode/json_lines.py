@@ -33,8 +33,8 @@ from sinkql.logical.type import JSONB
 _FEW = 32
 _SAMPLED = 4
 """The factor from which on a sample decides whether halving is worthwhile."""
-_OFTEN = 8
-"""One failure in that number of sampled lines means that halving is not worthwhile."""
+_TOGETHER = 4
+"""Halving is not worthwhile if Arrow reads less than half of the sampled groups of so many lines."""
 _AS_STRING = ("text", "date", "time", "timestamp", "timestamptz", "interval", "uuid", "bytea", *SUBTYPES)
 _NESTED = ("array", "list", "map", "record")
 _NUMBERS = (*RANGES, "real", "double precision", "numeric")
@@ -97,21 +97,21 @@ class JsonDecoder:
         arrays = self._read_with_arrow(lines) if self._schema is not None and len(lines) else None
         if arrays is not None:
             return arrays
-        if self._schema is None or len(lines) <= _FEW or self._fails_often(lines):
+        if self._schema is None or len(lines) <= _FEW or self._is_hopeless(lines):
             return self._one_by_one(lines, first, failures)
         middle = len(lines) // 2
         before = self._arrays(lines.part(0, middle), first, failures)
         after = self._arrays(lines.part(middle, len(lines)), first + middle, failures)
         return [pa.concat_arrays(pair) for pair in zip(before, after, strict=True)]
 
-    def _fails_often(self, lines: Records) -> bool:
-        """Return whether a sample from the middle shows that almost every part of the lines has a failure."""
+    def _is_hopeless(self, lines: Records) -> bool:
+        """Return whether a sample from the middle shows that Arrow reads hardly any part of the lines."""
         if len(lines) <= _SAMPLED * _FEW:
             return False
-        failures: Failures = {}
         middle = len(lines) // 2
-        self._one_by_one(lines.part(middle, middle + _FEW), 0, failures)
-        return _OFTEN * len(failures) >= _FEW
+        groups = [lines.part(first, first + _TOGETHER) for first in range(middle, middle + _FEW, _TOGETHER)]
+        refused = sum(self._read_with_arrow(group) is None for group in groups)
+        return 2 * refused >= len(groups)
 
     # --- through Arrow -----------------------------------------------------------------------------------------------
 

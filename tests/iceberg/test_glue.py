@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,8 +77,7 @@ def server() -> Iterator[Aws]:
         for name, value in KEYS.items():
             patch.setenv(name, value)
         client = boto3.client("s3", region_name="eu-west-1", endpoint_url=running.address)
-        with suppress(client.exceptions.BucketAlreadyOwnedByYou):  # the servers of a process share their content
-            client.create_bucket(Bucket="lake", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
+        client.create_bucket(Bucket="lake", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
         yield running
 
 

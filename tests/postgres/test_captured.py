@@ -118,8 +118,10 @@ def test_how_far_a_source_is_can_be_asked(tmp_path: Path, database: psycopg.Conn
 def test_run_tells_how_far_a_first_snapshot_is(tmp_path: Path, database: psycopg.Connection[tuple[Any, ...]]) -> None:
     info = database.info
     (tmp_path / "p.sql").write_text(_SQL.format(folder=tmp_path, port=info.port, database=info.dbname))
-    running = start("exec", "p.sql", "--once", folder=tmp_path)
-    first = running.wait_for(lambda event: event.get("event") == "snapshotting")
+    with database.transaction():
+        database.execute("LOCK TABLE orders IN ACCESS EXCLUSIVE MODE")  # the snapshot waits for it
+        running = start("exec", "p.sql", "--once", folder=tmp_path)
+        first = running.wait_for(lambda event: event.get("event") == "snapshotting")
     last = running.wait_for(lambda event: event.get("event") == "snapshotting" and event["done"])
     assert running.end() == 0
     assert not first["done"]

@@ -41,13 +41,15 @@ class Aws:
 
 @contextmanager
 def aws() -> Iterator[Aws]:
-    """Run a server until the block ends."""
+    """Run a server until the block ends. The servers of a process share their content, so one runs at a time."""
     from moto.server import ThreadedMotoServer
 
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
+    host, port = server.get_host_and_port()
+    running = Aws(f"http://{host}:{port}")
     try:
-        host, port = server.get_host_and_port()
-        yield Aws(f"http://{host}:{port}")
+        yield running
     finally:
+        requests.post(f"{running.address}/moto-api/reset", timeout=PATIENCE_S).raise_for_status()
         server.stop()
