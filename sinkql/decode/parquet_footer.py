@@ -55,14 +55,14 @@ def parse_row_groups(data: bytes) -> tuple[RowGroup, ...]:
     """Return the row groups in a footer, which each split of a file needs; raise FooterError."""
     try:
         return tuple(_group(fields) for fields in _Compact(data).struct().get(_GROUPS, []))
-    except (IndexError, TypeError, AttributeError, KeyError) as error:
+    except (IndexError, TypeError, ValueError, AttributeError, KeyError) as error:
         raise FooterError("its footer is not whole") from error
 
 
 def _group(fields: Mapping[int, Any]) -> RowGroup:
     columns = fields.get(_COLUMNS, [])
     about = columns[0].get(_METADATA, {}) if columns else {}
-    offsets = [about.get(field, 0) for field in (_DICTIONARY, _PAGES)]
+    offsets = [int(about.get(field, 0)) for field in (_DICTIONARY, _PAGES)]
     return RowGroup(min((offset for offset in offsets if offset), default=0), int(fields[_ROWS]), int(fields[_BYTES]))
 
 
