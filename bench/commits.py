@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -127,9 +128,11 @@ def _metered(loop: BatchLoop) -> list[float]:
     assert maintenance is not None
     spent, maintain = [0.0], maintenance.maintain
 
-    def metered(go_on: Callable[[bool], bool] = lambda begun: True) -> Sequence[Compacted]:
+    def metered(
+        go_on: Callable[[bool], bool] = lambda begun: True, *, interval: timedelta | None = None
+    ) -> Sequence[Compacted]:
         began = time.process_time()
-        done = maintain(go_on)
+        done = maintain(go_on, interval=interval)
         spent[0] += time.process_time() - began
         return done
 

@@ -3,8 +3,9 @@
     python -m bench.idle [--source files|kafka|postgres|tables] [--sinks 100] [--seconds 30] [--interval 10s]
     python -m bench.idle --source tables --changing 20 [--stuck 1]
 
-Prints the seconds from the start of Spark until all sinks run, and until each has its first commit. Then prints the CPU
-milliseconds a second of the whole process tree, and its memory as proportional set sizes, without new input.
+Prints the seconds from the start of the process until all sinks run, and until each has its first commit. Then prints
+the CPU milliseconds a second of the whole process tree, its memory as proportional set sizes without new input, and the
+load of the machine.
 
 With `--source tables`, each sink has a different Postgres table. `--changing` then changes ten rows of some tables
 every interval, measures again, and prints how long changes wait for a commit. `--stuck` adds sinks whose catalog is
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import sqlite3
 import sys
@@ -58,7 +60,7 @@ def _measure(home: Path, source: _Source, arguments: argparse.Namespace) -> None
         follow(events, arguments.sinks)
         time.sleep(20)  # until the work that follows a start is done
         idle = _cost(pid, lambda: time.sleep(arguments.seconds))
-        print(f"idle: {idle:.0f} CPU-ms a second, {tree_memory(pid):.0f} MB", flush=True)
+        print(f"idle: {idle:.0f} CPU-ms a second, {tree_memory(pid):.0f} MB; load {os.getloadavg()[0]:.1f}", flush=True)
         if arguments.changing:
             commits = _Commits(events)
             commits.start()
@@ -119,21 +121,19 @@ def _locked(warehouse: Path) -> Iterator[None]:
 
 def follow(output: IO[str], sinks: int) -> tuple[float, float]:
     """Read events until each sink has committed; print and return the seconds until all ran and committed."""
-    up, run, running, committed = 0.0, 0.0, set[str](), set[str]()
+    began, run, running, committed = time.monotonic(), 0.0, set[str](), set[str]()
     for event in _events(output):
         match event["event"]:
-            case "spark started":
-                up = time.monotonic()
             case "started":
                 running.add(event["sink"])
                 if len(running) == sinks:
-                    run = time.monotonic() - up
-                    print(f"{sinks} sinks run {run:.1f} s after Spark is up", flush=True)
+                    run = time.monotonic() - began
+                    print(f"{sinks} sinks run {run:.1f} s after the start", flush=True)
             case "committed":
                 committed.add(event["sink"])
                 if len(committed) == sinks:
-                    all_committed = time.monotonic() - up
-                    print(f"each has a commit {all_committed:.1f} s after Spark is up", flush=True)
+                    all_committed = time.monotonic() - began
+                    print(f"each has a commit {all_committed:.1f} s after the start", flush=True)
                     return run, all_committed
     raise RuntimeError("the pipeline ended")
 

@@ -54,10 +54,10 @@ from pathlib import Path
 from sinkql.cli import main
 from sinkql.connectors.iceberg.write.maintenance import IcebergMaintenance
 maintain, spent = IcebergMaintenance.maintain, 0.0
-def metered(*arguments):
+def metered(*arguments, **options):
     global spent
     began = time.process_time()
-    done = maintain(*arguments)
+    done = maintain(*arguments, **options)
     spent += time.process_time() - began
     Path("maintenance").write_text(str(spent))
     return done

@@ -40,14 +40,15 @@ class SubscribedSink:
 class CaptureIntervals:
     """The times and sizes of a capture, in seconds and bytes.
 
-    An entry ends after `entry_seconds`, or after `entry_share` of the shortest commit interval of its sinks. Published
-    changes are confirmed after `confirm_seconds`, or after `confirm_bytes`, since the server keeps them until then. A
-    full log is reported after `full_seconds`. Large: one value sets all of them, so that a test can shorten them
-    together.
+    An entry ends after `entry_seconds`, or after `entry_share` of the shortest commit interval of its sinks, but not
+    before `least_entry_seconds`. Published changes are confirmed after `confirm_seconds`, or after `confirm_bytes`,
+    since the server keeps them until then. A full log is reported after `full_seconds`. Large: one value sets all of
+    them, so that a test can shorten them together.
     """
 
     entry_seconds: float = 1.0
     entry_share: float = 0.2
+    least_entry_seconds: float = 0.05
     entry_bytes: int = 8 << 20
     spill_bytes: int = 32 << 20
     memory_bytes: int = 64 << 20
@@ -66,7 +67,7 @@ class CaptureIntervals:
 
     def entry_after(self, sinks: Sequence[SubscribedSink]) -> float:
         """Return the seconds after which an entry ends, by the commit intervals of the sinks."""
-        shares = (max(self.receive_seconds, self.entry_share * sink.interval) for sink in sinks)
+        shares = (max(self.least_entry_seconds, self.entry_share * sink.interval) for sink in sinks)
         return min([self.entry_seconds, *shares])
 
     def wait(self, failures: int) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -61,6 +62,13 @@ class Publisher:
         # without changes: some sinks and snapshots wait for the position
         awaited = max(self.requested_end, self.snapshots.high)
         return self.log.to < awaited or now >= self._published_at + self.intervals.quiet_seconds
+
+    def seconds_left(self, sinks: Sequence[SubscribedSink]) -> float:
+        """Return the seconds until an entry with the buffered changes is due; infinity without complete changes."""
+        buffer = self.receiver.buffer
+        if buffer.open or buffer.since is None:
+            return math.inf
+        return max(0.0, buffer.since + self.intervals.entry_after(sinks) - clock.monotonic())
 
     def publish(self) -> bool:
         """Write the buffered changes as an entry; return whether there was one to write.

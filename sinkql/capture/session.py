@@ -22,6 +22,8 @@ from sinkql.errors import SinkqlError
 from sinkql.machine import clock
 from sinkql.storage import failpoint
 
+_LEAST_SECONDS = 0.001
+
 
 class CaptureSession:
     """One connection's life, from the recovery of the log to the last status.
@@ -103,7 +105,7 @@ class CaptureSession:
         if self._is_full():
             clock.sleep(self.intervals.receive_seconds)
         else:
-            for event in self.stream.receive(self.intervals.receive_seconds):
+            for event in self.stream.receive(self._receive_seconds()):
                 self.receive(event)
         if self.snapshots.is_holding:
             if self.add_chunks():
@@ -116,6 +118,14 @@ class CaptureSession:
         is_due = clock.monotonic() >= self._confirmed_at + self.intervals.confirm_seconds
         if is_due or self.publisher.unconfirmed_bytes >= self.intervals.confirm_bytes:
             self.confirm()
+
+    def _receive_seconds(self) -> float:
+        """Return how long to collect changes: at most until the next entry is due, and no longer than an entry does."""
+        sinks = self.retention.sinks
+        longest = min(self.intervals.receive_seconds, self.intervals.entry_after(sinks))
+        if self.snapshots.is_holding:  # nothing is published now
+            return longest
+        return min(longest, max(_LEAST_SECONDS, self.publisher.seconds_left(sinks)))
 
     def _is_full(self) -> bool:
         is_waiting = self.snapshots.is_holding and not self.snapshots.doubts

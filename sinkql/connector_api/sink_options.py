@@ -7,9 +7,9 @@ from datetime import timedelta
 
 from sinkql import ast
 from sinkql.connector_api.options import option_field, option_span
-from sinkql.errors import SinkqlError
+from sinkql.errors import SinkqlError, Span
 
-SHORTEST_INTERVAL = timedelta(seconds=1)
+SHORTEST_INTERVAL = timedelta(milliseconds=100)
 MOST_BUCKETS = 10_000
 
 
@@ -17,7 +17,7 @@ MOST_BUCKETS = 10_000
 class SinkOptions:
     """The options in WITH (…) of all sinks; the dataclass of a connector extends it."""
 
-    commit_interval: timedelta = option_field("the time between two commits, at least one second")
+    commit_interval: timedelta = option_field("the time between two commits, at least 100 milliseconds")
     snapshot: bool = option_field("`false` starts at the present end of the sources", default=True)
     max_rows_per_commit: int = option_field("the most input rows of one commit", default=5_000_000)
     buckets: int | None = option_field(
@@ -27,16 +27,21 @@ class SinkOptions:
 
 
 def check_pace(statement: ast.CreateSink, options: SinkOptions) -> None:
-    """Raise SQ2309 for a commit interval under a second, SQ2326 for 0 rows per commit or a wrong number of buckets."""
-    if options.commit_interval < SHORTEST_INTERVAL:
-        raise SinkqlError(
-            "SQ2309",
-            "COMMIT INTERVAL must be at least 1 second",
-            option_span(statement.with_options, "COMMIT INTERVAL", statement.kind_span),
-            hint="Write COMMIT INTERVAL = '1s' or more.",
-        )
+    """Raise SQ2309 for too short a commit interval, SQ2326 for 0 rows per commit or a wrong number of buckets."""
+    check_interval(options.commit_interval, option_span(statement.with_options, "COMMIT INTERVAL", statement.kind_span))
     check_positive(statement, "MAX ROWS PER COMMIT", options.max_rows_per_commit)
     check_positive(statement, "BUCKETS", options.buckets, most=MOST_BUCKETS)
+
+
+def check_interval(interval: timedelta, span: Span) -> None:
+    """Raise SQ2309 for a commit interval below `SHORTEST_INTERVAL`."""
+    if interval < SHORTEST_INTERVAL:
+        raise SinkqlError(
+            "SQ2309",
+            "COMMIT INTERVAL must be at least 100 milliseconds",
+            span,
+            hint="Write COMMIT INTERVAL = '100ms' or more.",
+        )
 
 
 def check_positive(statement: ast.CreateSink, name: str, value: int | None, *, most: int | None = None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 from sinkql import evaluate, logical, physical
 from sinkql.connector_api.stream import Size
@@ -13,6 +14,9 @@ ROW_SECONDS = 3e-6
 """The time of a row in process before a job's rate was measured."""
 COMPUTED_ROWS = 1 << 14
 """The most rows whose expressions are computed in process, one by one instead of over whole columns."""
+
+SPARK_INTERVAL = timedelta(seconds=1)
+"""The shortest interval of a job whose batches are all Spark's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +58,16 @@ def reason_for_spark(job: physical.Job) -> str | None:
     return "its cluster has EXECUTION = SPARK" if job.execution == "SPARK" else possible(job)
 
 
+def interval_of(job: physical.Job) -> timedelta:
+    """Return the time between two commits of a job: its commit interval, if Spark can keep it."""
+    return job.commit_interval if reason_for_spark(job) is None else max(job.commit_interval, SPARK_INTERVAL)
+
+
 def placed(job: physical.Job) -> str:
     """Return where the batches of a job run, for users."""
     reason = reason_for_spark(job)
     if reason is not None:
-        return f"in Spark: {reason}"
+        return f"in Spark{', once a second at most' if interval_of(job) > job.commit_interval else ''}: {reason}"
     limit = f"{COLD.rows():,} rows or {COLD.bytes >> 20} MB"
     if any(map(_computes, job.graph.running())):
         limit += f", {COMPUTED_ROWS:,} rows if their expressions are computed one by one"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,6 +18,7 @@ from sinkql.connector_api.registry import Registry, discover
 from sinkql.connector_api.requests import wait_store
 from sinkql.connector_api.stream import Context
 from sinkql.errors import Notice, SinkqlError, too_deep
+from sinkql.hash_key import HashKey
 from sinkql.lowering.job import lower
 from sinkql.lowering.materialized_view import readers_of, view_id, view_jobs
 from sinkql.parser import parse
@@ -336,8 +337,13 @@ class Session:
             job.sink, job.sink_id, folder, self.access.secret, self.access.job_store, state=job.state,
             remote=job.remote, ticks=TickTable(self._committed.database),
             open_notes=partial(open_notes, self._committed.database),
-            hash_key=hash_key(self._committed.database), project=self._committed.project,
+            hash_key=self._hash_key, project=self._committed.project,
         )  # fmt: skip
+
+    @cached_property
+    def _hash_key(self) -> HashKey:
+        """Return the catalog's key, which never changes: each sink asks for its context every second."""
+        return hash_key(self._committed.database)
 
     def close(self) -> None:
         """Stop the Spark that queries started, and roll back an open transaction."""

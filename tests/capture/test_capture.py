@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 from capture.pipeline import QUICK, Running, Sinks, again, drain, once, registry
-from capture.server import Server
+from capture.server import FakeStream, Server
 from sinkql import physical
-from sinkql.connector_api.cdc import LogRetention
+from sinkql.connector_api.cdc import Event, LogRetention
 from sinkql.connector_api.stream import Limit, ReadCounts, Reader, Split
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch.loop import BatchLoop
@@ -222,6 +223,23 @@ def test_rows_that_overwrite_each_other_are_accounted_for(tmp_path: Path, server
         server.commit([("t", 0, "lost"), ("t", 0, "new"), ("t", 1, "old"), ("t", 2, None), ("t", 9, None)])
         assert run() == {"read": 5, "written": 1, "removed": 1, "superseded": 1, "filtered": 2}
     assert sinks.rows() == server.rows()
+
+
+def test_a_capture_never_waits_for_changes_beyond_the_time_of_its_next_entry(tmp_path: Path, server: Server) -> None:
+    waits: list[float] = []
+
+    class Timed(FakeStream):
+        def receive(self, seconds: float) -> Sequence[Event]:
+            waits.append(seconds)
+            return super().receive(seconds)
+
+    server.commit([("t", 1, "one")])
+    sinks = Sinks(tmp_path)
+    with Running(sinks, replace(QUICK, receive_seconds=60.0), lambda: Timed(server)):
+        once(sinks)
+    assert sinks.rows() == server.rows()
+    assert waits
+    assert max(waits) <= QUICK.entry_seconds
 
 
 def test_rows_of_a_full_refresh_are_accounted_for(

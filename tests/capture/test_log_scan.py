@@ -59,7 +59,9 @@ def test_the_size_of_a_batch_is_in_its_entries(tmp_path: Path) -> None:
     assert Size(29_000, 1000 + (4 << 20)) == reader.size(reader.splits(start, end))
 
 
-@pytest.mark.parametrize(("every", "seconds"), [((10.0, 60.0), 1.0), ((10.0, 1.0), 0.2), ((0.0,), 0.1), ((), 1.0)])
+@pytest.mark.parametrize(
+    ("every", "seconds"), [((10.0, 60.0), 1.0), ((10.0, 1.0), 0.2), ((0.2,), 0.05), ((0.0,), 0.05), ((), 1.0)]
+)
 def test_entries_end_sooner_for_sinks_that_commit_often(every: tuple[float, ...], seconds: float) -> None:
     read = CapturedTable("mine", ("mine",), _COLUMNS, ("id",))
     assert CaptureIntervals().entry_after([SubscribedSink("k", read, None, each) for each in every]) == seconds

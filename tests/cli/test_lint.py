@@ -155,6 +155,35 @@ def test_what_may_be_wrong_is_a_warning(text: str, code: str, under: str) -> Non
     assert text[found.error.span.start : found.error.span.end] == under
 
 
+def _of_remote_catalog(options: str, interval: str) -> str:
+    connected = f"CREATE CONNECTION lake TO ICEBERG CATALOG ({options}) WITH (VALIDATE = false);"
+    aws = "CREATE CONNECTION aws TO AWS (ACCESS KEY ID = 'AK', SECRET ACCESS KEY = SECRET s) WITH (VALIDATE = false);"
+    pipeline = "\n".join(_PIPELINE.splitlines()[2:]).replace("'10s'", f"'{interval}'")
+    return f"CREATE SECRET s AS env_var('KEY');\n{aws}\n{connected}\n{pipeline}"
+
+
+@pytest.mark.parametrize(
+    ("options", "interval", "codes"),
+    [
+        ("CATALOG TYPE = 'rest', URL = 'https://h'", "900ms", ["SQ2375", "SQ2703"]),
+        ("CATALOG TYPE = 'glue', AWS CONNECTION = aws", "900ms", ["SQ2375", "SQ2703"]),
+        ("CATALOG TYPE = 'rest', URL = 'https://h'", "1s", ["SQ2703"]),
+        ("CATALOG TYPE = 'sql', WAREHOUSE = 'lake'", "900ms", ["SQ2703"]),
+    ],
+)
+def test_an_interval_below_a_second_is_a_warning_for_a_catalog_on_a_server(
+    options: str, interval: str, codes: list[str]
+) -> None:
+    text = _of_remote_catalog(options, interval)
+    found = [finding for finding in lint(text) if finding.error.code in ("SQ2375", "SQ2703")]
+    assert codes == sorted(finding.error.code for finding in found)
+    assert {("warning", f"COMMIT INTERVAL = '{interval}'")} == {
+        (finding.level, text[finding.error.span.start : finding.error.span.end])
+        for finding in found
+        if finding.error.span is not None
+    }
+
+
 def test_a_secret_is_not_shown() -> None:
     (found,) = lint("CREATE SECRET s AS 'hunter22';")
     assert "hunter22" not in str(found.error.text)

@@ -26,6 +26,7 @@ TOPICS = {
     "SQ236": ("Kafka sink", "connectors/kafka-sink.md"),
     "SQ2369": ("Iceberg sink", "connectors/iceberg-sink.md"),
     "SQ237": ("CREATE INDEX", "sql/create-index.md"),
+    "SQ2375": ("Iceberg sink", "connectors/iceberg-sink.md"),
     "SQ2374": ("DROP", "sql/drop.md"),
     "SQ24": ("CREATE SOURCE", "sql/create-source.md"),
     "SQ240": ("Load generators", "connectors/load-generators.md"),

@@ -11,6 +11,8 @@ from datetime import timedelta
 import pytest
 
 from sinkql.connector_api.stream import JobOffsets, Limit, Offsets
+from sinkql.machine import clock
+from sinkql.machine.clock import Clock, Waitable
 from sinkql.runtime.batch.engine import Place, SparkNeededError
 from sinkql.runtime.batch.pacing import Pacer, PacingOrders
 from sinkql.runtime.schedule import scheduler
@@ -115,6 +117,31 @@ def test_each_batch_begins_where_the_one_before_ended_and_one_call_is_for_many()
         assert [(at, at + 1) for at in range(len(sink.batches))] == sink.batches
     (worker,) = workers
     assert worker.calls == 1
+
+
+class _CountingClock(Clock):
+    """A clock that counts the waits."""
+
+    waits = 0
+
+    def wait(self, event: Waitable, seconds: float) -> bool:
+        self.waits += 1
+        return super().wait(event, seconds)
+
+
+def test_threads_that_wait_do_not_wake_each_other() -> None:
+    sinks = [_Sink(place="Spark"), _Sink(place="in process")]
+    counted = _CountingClock()
+    with clock.use(counted), _scheduler([], most=2) as found:
+        for sink in sinks:
+            found.add(sink.scheduled(interval_ms=50))
+        for sink in sinks:
+            sink.has(1)
+        before, waits = sum(len(sink.batches) for sink in sinks), counted.waits
+        for sink in sinks:
+            sink.has(10)
+        batches = sum(len(sink.batches) for sink in sinks) - before
+        assert counted.waits - waits < 50 * batches
 
 
 def test_no_thread_but_the_schedulers_asks_how_workers_are() -> None:

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
+from typing import Literal
 
+import msgspec
 import pyarrow as pa
+import pytest
 
+from runtime.test_batch import open_loop
 from sinkql.connector_api.stream import Limit, Offsets, ReadCounts, Reader, Split
 from sinkql.runtime.batch.pacing import Pacer, PacingOrders
+from sinkql.runtime.sink.control import pacing_orders
+from support.running import counter, job
 
 
 class Queue(Reader):
@@ -88,3 +95,19 @@ def test_the_limit_of_a_batch_is_shared_by_its_sources() -> None:
     pacer = Pacer({"q": Queue(1000), "r": Queue(1000)})
     start = {"q": {"at": 0}, "r": {"at": 0}}
     assert pacer.next_end(start, _orders(), 0) == {"q": {"at": 50}, "r": {"at": 50}}
+
+
+@pytest.mark.parametrize(
+    ("execution", "interval_ms", "paced_ms"),
+    [("AUTO", 200, 200), ("AUTO", 5000, 5000), ("SPARK", 200, 1000), ("SPARK", 5000, 5000)],
+)
+def test_a_job_that_is_sparks_commits_once_a_second_at_most(
+    tmp_path: Path, execution: Literal["AUTO", "SPARK"], interval_ms: int, paced_ms: int
+) -> None:
+    made = job(counter(), tmp_path, interval_ms=interval_ms, execution=execution)
+    loop = open_loop(made, tmp_path)
+    loop.start(epoch=1)
+    assert timedelta(milliseconds=paced_ms) == pacing_orders(loop).commit_interval == loop.maintenance.interval()
+    later = timedelta(milliseconds=300)
+    loop.job = msgspec.structs.replace(loop.job, commit_interval=later, execution="AUTO")
+    assert later == pacing_orders(loop).commit_interval == loop.maintenance.interval()

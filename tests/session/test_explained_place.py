@@ -29,11 +29,11 @@ _COMPUTED = (
 )
 
 
-def _sink(view: str, cluster: str = "quickstart", *, name: str = "s") -> str:
+def _sink(view: str, cluster: str = "quickstart", *, name: str = "s", interval: str = "1s") -> str:
     mode = "KEY (c) NOT ENFORCED MODE UPSERT" if view == "counted" else "MODE APPEND"
     return (
         f"CREATE SINK {name} IN CLUSTER {cluster} FROM {view} INTO ICEBERG CATALOG CONNECTION lake "
-        f"(NAMESPACE = 'n', TABLE = '{name}') {mode} WITH (COMMIT INTERVAL = '1s')"
+        f"(NAMESPACE = 'n', TABLE = '{name}') {mode} WITH (COMMIT INTERVAL = '{interval}')"
     )
 
 
@@ -72,6 +72,14 @@ def test_explain_follows_the_options_of_the_cluster(session: Session) -> None:
     assert _batches(session, "SINK s") == ["in Spark: its cluster has EXECUTION = SPARK"]
     session.execute("ALTER CLUSTER c RESET (EXECUTION);")
     assert _batches(session, "SINK s") == [_ALL]
+
+
+def test_explain_shows_that_spark_cannot_keep_a_shorter_interval(session: Session) -> None:
+    session.execute(_ITEMS)
+    assert _batches(session, _sink("renamed", interval="999ms")) == [_ALL]
+    assert _batches(session, _sink("renamed", "always", interval="999ms")) == [
+        "in Spark, once a second at most: its cluster has EXECUTION = SPARK"
+    ]
 
 
 def test_what_has_no_job_has_no_batches(session: Session) -> None:

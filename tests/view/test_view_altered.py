@@ -100,7 +100,7 @@ def test_sinks_of_a_view_that_is_replaced_with_options_follow_its_new_query(sess
 @pytest.mark.parametrize(
     ("action", "code"),
     [
-        ("SET (COMMIT INTERVAL = '0.5s')", "SQ2309"),
+        ("SET (COMMIT INTERVAL = '0.05s')", "SQ2309"),
         ("SET (INTERVAL = '1s')", "SQ2101"),
         ("SET (COMMIT INTERVAL = 'soon')", "SQ2103"),
         ("RESET (REFRESH)", "SQ2101"),

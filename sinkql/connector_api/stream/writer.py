@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
 from sinkql.connector_api.stream.checkpoint import Checkpoint, ClaimRequest, Split
@@ -110,14 +111,19 @@ class Maintainable(Protocol):
     def maintenance_share(self) -> float:
         """Return the share of time that `maintain` may take, from 0 to 1."""
 
-    def maintain(self, go_on: Callable[[bool], bool] = lambda begun: True) -> Sequence[Compacted]:
+    def maintain(
+        self, go_on: Callable[[bool], bool] = lambda begun: True, *, interval: timedelta | None = None
+    ) -> Sequence[Compacted]:
         """Compact files, expire snapshots and delete orphan files; return the compactions that ended.
 
         It takes little time if nothing is due. `go_on` is called before each step of a long operation, with whether an
-        operation has begun; the next call continues unfinished work.
+        operation has begun; the next call continues unfinished work. `interval` is the time between two commits: if it
+        is short, many snapshots may still be young. None if it is unknown.
         """
 
-    def optimize(self, go_on: Callable[[], bool] = lambda: True) -> tuple[Sequence[Compacted], bool]:
+    def optimize(
+        self, go_on: Callable[[], bool] = lambda: True, *, interval: timedelta | None = None
+    ) -> tuple[Sequence[Compacted], bool]:
         """Compact all files that the table had at the first call; call it after `Writer.refresh`.
 
         `go_on` is called before each step. Return the compactions that ended or failed, and whether all are done;

@@ -21,7 +21,7 @@ from sinkql.connector_api.stream import Context, PlanChange, Published, Writer
 from sinkql.connectors.iceberg.plan import connection
 from sinkql.connectors.iceberg.plan import sink as plan
 from sinkql.connectors.iceberg.plan.connection import plan_connection
-from sinkql.connectors.iceberg.plan.sink import check_using, destination, plan_sink
+from sinkql.connectors.iceberg.plan.sink import check_connection, destination, plan_sink
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -150,7 +150,7 @@ connector = Connector(
             formats=("PARQUET",),
             partitions=True,
             facts=_find_facts,
-            check=check_using,
+            check=check_connection,
             reading_help=_reading_lines,
             count_rows=_count_rows,
             rows=_read_rows,

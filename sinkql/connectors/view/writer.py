@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 
 import msgspec
 import pyarrow as pa
@@ -282,7 +283,9 @@ class ViewWriter(Writer, RefreshableWriter, Maintainable, ViewLogWriter):
 
     # --- deletion ----------------------------------------------------------------------------------------------------
 
-    def maintain(self, go_on: Callable[[bool], bool] = lambda begun: True) -> Sequence[Compacted]:
+    def maintain(
+        self, go_on: Callable[[bool], bool] = lambda begun: True, *, interval: timedelta | None = None
+    ) -> Sequence[Compacted]:
         """From time to time, delete entries that all readers have read, and unreferenced files."""
         number, entry = self._last_entry()
         if number < self._swept_number + _SWEEP_EVERY or not go_on(False):
@@ -295,7 +298,9 @@ class ViewWriter(Writer, RefreshableWriter, Maintainable, ViewLogWriter):
         """Return the share of time that a sweep may take."""
         return 0.15
 
-    def optimize(self, go_on: Callable[[], bool] = lambda: True) -> tuple[Sequence[Compacted], bool]:
+    def optimize(
+        self, go_on: Callable[[], bool] = lambda: True, *, interval: timedelta | None = None
+    ) -> tuple[Sequence[Compacted], bool]:
         """Do nothing: the runs of a log are merged as it grows."""
         return (), True
 

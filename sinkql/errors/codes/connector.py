@@ -273,6 +273,13 @@ CODES = {
         "PARTITION BY needs a whole number for each message, and all messages of a key must have the same one.",
         "Write an expression of an integer type. If the sink has a key, use only key columns.",
     ),
+    "SQ2375": _code(
+        (
+            "A notice: the catalog is on a server, and each commit waits for its answers. That often takes longer than "
+            "an interval below one second, so commits are further apart."
+        ),
+        "Use COMMIT INTERVAL = '1s' or more.",
+    ),
     "SQ2369": _code(
         (
             "A notice: two columns differ only in letter case. Iceberg distinguishes them, but Trino and "

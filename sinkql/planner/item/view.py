@@ -15,7 +15,7 @@ from typing import Literal
 
 from sinkql import ast, logical
 from sinkql.connector_api.options import bind, option_field, option_span, unknown_option_error
-from sinkql.connector_api.sink_options import SHORTEST_INTERVAL
+from sinkql.connector_api.sink_options import check_interval
 from sinkql.errors import Notice, SinkqlError, Span
 from sinkql.logical import JoinKind
 from sinkql.logical.expression import NOWHERE, without_spans
@@ -68,7 +68,7 @@ class ViewOptions:
     """The options in WITH (…) that create a materialized view job."""
 
     commit_interval: timedelta | None = option_field(
-        "the time between two commits of the view, at least one second", default=None
+        "the time between two commits of the view, at least 100 milliseconds", default=None
     )
     retain_history: timedelta | None = option_field("the minimum time to keep changes", default=None)
 
@@ -82,13 +82,8 @@ def view_options(statement: ast.CreateView) -> ViewOptions:
     """Return the options that create a materialized view job; raise SQ2309, and errors of `bind`."""
     job_options = tuple(_normalize_for(option) for option in statement.with_options if option.name in JOB_OPTIONS)
     options = bind(job_options, ViewOptions, owner="materialized views", span=statement.name.span)
-    if options.commit_interval is not None and options.commit_interval < SHORTEST_INTERVAL:
-        raise SinkqlError(
-            "SQ2309",
-            "COMMIT INTERVAL must be at least 1 second",
-            option_span(job_options, "COMMIT INTERVAL", statement.name.span),
-            hint="Write COMMIT INTERVAL = '1s' or more.",
-        )
+    if options.commit_interval is not None:
+        check_interval(options.commit_interval, option_span(job_options, "COMMIT INTERVAL", statement.name.span))
     return options
 
 

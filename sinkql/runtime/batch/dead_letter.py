@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -195,10 +196,10 @@ class DeadLetterTable:
         self._needs_maintenance = True
         failpoint.point("letters-committed")
 
-    def maintain(self, go_on: Callable[[bool], bool]) -> None:
+    def maintain(self, go_on: Callable[[bool], bool], *, interval: timedelta) -> None:
         """Maintain the table as `Maintainable.maintain` does, if it has changed since the last call."""
         if self._needs_maintenance and self.writer.maintenance is not None:
-            self.writer.maintenance.maintain(go_on)
+            self.writer.maintenance.maintain(go_on, interval=interval)
             self._needs_maintenance = False
 
 

@@ -26,6 +26,7 @@ from sinkql.connector_api.stream import (
     is_same,
 )
 from sinkql.errors import SinkqlError
+from sinkql.lowering.placement import interval_of
 from sinkql.machine.randomness import new_id
 from sinkql.runtime.batch.accounting import RecordAccount, check_account, refresh_account
 from sinkql.runtime.batch.attempt import (
@@ -113,7 +114,9 @@ class BatchLoop:
         budget = budget or MaintenanceBudget()
         budget.last = self.caught_up
         budget.share = writer.maintenance.maintenance_share() if writer.maintenance is not None else 0.0
-        self.maintenance = TableMaintenance(self.computation, self.source_files, self.dead_letters, self.report, budget)
+        self.maintenance = TableMaintenance(
+            self.computation, self.source_files, self.dead_letters, self.report, budget, lambda: interval_of(self.job)
+        )
         self.last_place: Place = "in process"
         self._renew = renew
         self._needs_refresh = False
@@ -333,5 +336,4 @@ class BatchLoop:
         failpoint.point("committed")
         self.maintenance.release()
         self.last_place = "Spark" if in_spark else "in process"
-        interval = self.job.commit_interval
-        self.report.record(committed, account, next_commit=interval, more=more, in_spark=in_spark)
+        self.report.record(committed, account, next_commit=interval_of(self.job), more=more, in_spark=in_spark)

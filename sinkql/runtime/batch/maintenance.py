@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from sinkql.connector_api.stream import Compacted, JobOffsets
 from sinkql.errors import FencedError, SinkqlError
@@ -26,13 +27,17 @@ _SKEW_SECONDS = 60.0
 
 @dataclass(slots=True)
 class TableMaintenance:
-    """Compacts a sink's table within a budget, and deletes what no checkpoint needs. `start` comes first."""
+    """Compacts a sink's table within a budget, and deletes what no checkpoint needs. `start` comes first.
+
+    `interval` returns the present time between two commits.
+    """
 
     computation: BatchComputation
     source_files: SourceFiles
     dead_letters: DeadLetterReplay
     report: CommitReport
     budget: MaintenanceBudget
+    interval: Callable[[], timedelta]
     _batches: int = field(default=0, init=False)
     _refresh_at: float = field(default=0.0, init=False)
 
@@ -55,7 +60,7 @@ class TableMaintenance:
         maintenance = self._table.writer.maintenance
         if maintenance is None:
             return (), True
-        compactions, finished = maintenance.optimize(go_on)
+        compactions, finished = maintenance.optimize(go_on, interval=self.interval())
         self.report.report_compactions(compactions)
         return compactions, finished
 
@@ -68,8 +73,9 @@ class TableMaintenance:
         """Maintain the table after a batch, within the budget; `before_state` names the state before the batch."""
         with self.budget.record() as go_on:
             maintenance = self._table.writer.maintenance
-            compactions = maintenance.maintain(go_on) if maintenance is not None else ()
-            self.dead_letters.maintain(go_on)
+            interval = self.interval()
+            compactions = maintenance.maintain(go_on, interval=interval) if maintenance is not None else ()
+            self.dead_letters.maintain(go_on, interval=interval)
         self.report.report_compactions(compactions)
         self.refresh_files()
         self._batches += 1

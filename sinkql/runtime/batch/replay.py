@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -119,10 +120,10 @@ class DeadLetterReplay:
             return None
         return ends
 
-    def maintain(self, go_on: Callable[[bool], bool]) -> None:
+    def maintain(self, go_on: Callable[[bool], bool], *, interval: timedelta) -> None:
         """Maintain the dead-letter table as `Maintainable.maintain` does."""
         if self.table is not None:
-            self.table.maintain(go_on)
+            self.table.maintain(go_on, interval=interval)
 
     # --- replay ------------------------------------------------------------------------------------------------------
 

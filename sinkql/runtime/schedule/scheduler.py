@@ -271,15 +271,20 @@ class BatchScheduler:
         self._changed.notify_all()
 
     def _step(self) -> None:
-        """Tell the schedule that time has passed: sinks become due, and workers are checked."""
+        """Wait until a sink is due, or the workers are to be checked; then tell the schedule that time has passed.
+
+        Until then it is told nothing, however often this thread wakes: an event wakes all others.
+        """
         with self._changed:
-            self._tell(TimePassed())
             now, requested = clock.monotonic(), self._requested_checks
             check_at = self._checked_at + _CHECK_SECONDS if requested == self._checks else now
-            if now < check_at:
-                due_at = self._schedule.due_at()
-                wake_at = check_at if due_at is None else min(check_at, due_at)
+            due_at = self._schedule.due_at()
+            wake_at = check_at if due_at is None else min(check_at, due_at)
+            if now < wake_at:
                 clock.wait(self._changed, max(_LEAST_SECONDS, wake_at - now))
+                return
+            self._tell(TimePassed())
+            if now < check_at:
                 return
             self._checked_at = now
             workers = self._schedule.workers("Spark")
@@ -336,7 +341,8 @@ class BatchScheduler:
             while True:
                 now = clock.monotonic()
                 actions = self._schedule.next(BatchWanted(pooled, pooled.worker.is_worn), now)
-                self._carry_out(actions)
+                if actions:  # a worker that goes on waiting must not wake others that wait
+                    self._carry_out(actions)
                 for action in actions:
                     match action:
                         case Run(sink=sink):

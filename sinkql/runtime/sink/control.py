@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from sinkql import physical
 from sinkql.errors import SinkqlError
-from sinkql.lowering.placement import reason_for_spark
+from sinkql.lowering.placement import interval_of, reason_for_spark
 from sinkql.machine import clock
 from sinkql.runtime.batch.control import Desired
 from sinkql.runtime.batch.events import Ending, SinkReached
@@ -152,4 +152,4 @@ def _pace_of(job: physical.Job) -> tuple[object, ...]:
 def pacing_orders(loop: BatchLoop) -> PacingOrders:
     """Return how the next batches of a job are paced."""
     job = loop.job
-    return PacingOrders(loop.checkpoint.end, job.commit_interval, job.max_rows_per_commit, loop.targets)
+    return PacingOrders(loop.checkpoint.end, interval_of(job), job.max_rows_per_commit, loop.targets)

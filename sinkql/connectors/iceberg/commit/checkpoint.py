@@ -235,12 +235,21 @@ def _has_left(table: Table, sink: str, sequence: int) -> bool:
 
 
 def ancestry(table: Table) -> Iterator[Snapshot]:
-    """Yield the snapshots of main that have not expired, newest first."""
-    snapshots = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
-    current = table.metadata.current_snapshot_id
-    while current is not None and current in snapshots:
-        yield snapshots[current]
-        current = snapshots[current].parent_snapshot_id
+    """Yield the snapshots of main that have not expired, newest first.
+
+    Programs append snapshots, so parents are looked for from the end: most callers need only the first of hundreds.
+    """
+    current, later = table.metadata.current_snapshot_id, dict[int, Snapshot]()
+    earlier = iter(reversed(table.metadata.snapshots))
+    while current is not None:
+        found = later.get(current)
+        while found is None and (snapshot := next(earlier, None)) is not None:
+            later[snapshot.snapshot_id] = snapshot
+            found = later.get(current)
+        if found is None:
+            return
+        yield found
+        current = found.parent_snapshot_id
 
 
 def own_checkpoint(snapshot: Snapshot, sink: str) -> dict[str, str] | None:

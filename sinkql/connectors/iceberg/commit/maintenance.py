@@ -12,10 +12,12 @@ may be in the catalog under another name, or be registered again.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from itertools import zip_longest
 
 from pyarrow.fs import FileInfo, FileSelector, FileType
@@ -29,6 +31,7 @@ from pyiceberg.table.update import (
     RemovePartitionStatisticsUpdate,
     RemoveSnapshotsUpdate,
     RemoveStatisticsUpdate,
+    SetPropertiesUpdate,
     TableRequirement,
     TableUpdate,
 )
@@ -42,15 +45,21 @@ from sinkql.connectors.iceberg.plan.options import IcebergSink
 from sinkql.connectors.iceberg.storage import AskingFileIO
 from sinkql.connectors.iceberg.table.format_v3 import read_metadata
 from sinkql.connectors.iceberg.table.metadata_file import PREFIX, SUFFIX, metadata_path
-from sinkql.connectors.iceberg.table.table import CREATED_BY
+from sinkql.connectors.iceberg.table.table import CREATED_BY, METADATA_FILES, NEW_METADATA_FILES
 from sinkql.connectors.iceberg.table.target import TargetTable
 from sinkql.machine import clock
 from sinkql.storage import failpoint
 
 _RETAIN = 100
+_RETAIN_FOR = timedelta(minutes=1)
+"""How long a query may read a snapshot. With an interval of a second, `_RETAIN` snapshots are even older."""
+_SNAPSHOTS_A_COMMIT = 1.5
+"""The most, with those of compactions."""
 _AT_ONCE = 20
 _KEEP = "history.expire.min-snapshots-to-keep"
 _AGE = "history.expire.max-snapshot-age-ms"
+_METADATA_FOR = timedelta(seconds=10)
+"""How long a reader may take from the name of a metadata file to the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +71,15 @@ class _DeadFiles:
     others: frozenset[str]
 
 
-def expired(table: Table, sink: IcebergSink, *, whole: bool = False) -> tuple[Snapshot, ...]:
+def expired(
+    table: Table, sink: IcebergSink, interval: timedelta | None = None, *, whole: bool = False
+) -> tuple[Snapshot, ...]:
     """Return the snapshots to expire now; an empty tuple while they are few.
 
     Snapshots of refs, and snapshots younger than a kept one, do not expire. The table's `history.expire.*` properties
     override the sink's RETAIN SNAPSHOTS. A table that no sink created, and that has neither, keeps all snapshots.
-    `whole` expires even a few snapshots, and ignores MAINTENANCE = false.
+    Without RETAIN SNAPSHOTS, as many young snapshots are kept as the commit `interval` makes in `_RETAIN_FOR`. `whole`
+    expires even a few snapshots, and ignores MAINTENANCE = false.
     """
     properties, retain = table.properties, sink.retain_snapshots
     if not (sink.maintenance or whole) or not may_delete(table):
@@ -80,8 +92,13 @@ def expired(table: Table, sink: IcebergSink, *, whole: bool = False) -> tuple[Sn
     except ValueError:
         return ()  # the table's settings are invalid
     main = list(ancestry(table))
+    most_young = len(main)
+    if retain is None and not {_KEEP, _AGE} & properties.keys():
+        young, most_young = (clock.time() - _RETAIN_FOR.total_seconds()) * 1000, _count_in(_RETAIN_FOR, interval)
     kept_ids = {
-        snapshot.snapshot_id for number, snapshot in enumerate(main) if number < keep or snapshot.timestamp_ms >= young
+        snapshot.snapshot_id
+        for number, snapshot in enumerate(main)
+        if number < keep or (number < most_young and snapshot.timestamp_ms >= young)
     }
     oldest = min((snapshot.sequence_number or 0 for snapshot in main if snapshot.snapshot_id in kept_ids), default=0)
     kept_ids |= {ref.snapshot_id for ref in table.metadata.refs.values()} | _referenced(table)
@@ -93,15 +110,23 @@ def expired(table: Table, sink: IcebergSink, *, whole: bool = False) -> tuple[Sn
     return snapshots if whole or len(snapshots) >= _AT_ONCE else ()
 
 
+def _count_in(time: timedelta, interval: timedelta | None) -> int:
+    """Return the most snapshots that an interval makes in a time, with compactions; 0 if the interval is unknown."""
+    return math.ceil(_SNAPSHOTS_A_COMMIT * (time / interval)) if interval else 0
+
+
 def may_delete(table: Table) -> bool:
     """Return whether files may be deleted; `gc.enabled = false` means that unreached files have other users."""
     return table.properties.get("gc.enabled", "true").lower() != "false"
 
 
-def expire(target: TargetTable, table: Table, snapshots: tuple[Snapshot, ...]) -> None:
+def expire(
+    target: TargetTable, table: Table, snapshots: tuple[Snapshot, ...], interval: timedelta | None = None
+) -> None:
     """Expire the snapshots; when the reloaded table no longer has them, delete the files that only they reached.
 
-    A failed expiry is not an error: the next one covers the same snapshots.
+    If the commit `interval` is short, the table also keeps more of its old metadata files from now on. A failed expiry
+    is not an error: the next one covers the same snapshots.
     """
     try:
         dead = _dead(table, snapshots)
@@ -110,7 +135,7 @@ def expire(target: TargetTable, table: Table, snapshots: tuple[Snapshot, ...]) -
     failpoint.point("expire")
     replied = False
     with suppress(Exception):  # the reloaded table shows the outcome
-        target.post(table, _requirements(table), _updates(table, snapshots))
+        target.post(table, _requirements(table), (*_updates(table, snapshots), *_metadata_updates(table, interval)))
         replied = True
     with suppress(Exception):
         after = target.load()
@@ -298,6 +323,14 @@ def _updates(table: Table, snapshots: tuple[Snapshot, ...]) -> tuple[TableUpdate
         ),
         RemoveSnapshotsUpdate.model_validate({"snapshot-ids": sorted(ids)}),
     )
+
+
+def _metadata_updates(table: Table, interval: timedelta | None) -> tuple[TableUpdate, ...]:
+    """Return the update by which a table keeps more old metadata files, if it keeps as many as SinkQL's new tables."""
+    most = _count_in(_METADATA_FOR, interval)
+    if table.properties.get(METADATA_FILES) != NEW_METADATA_FILES or most <= int(NEW_METADATA_FILES):
+        return ()
+    return (SetPropertiesUpdate(updates={METADATA_FILES: str(most)}),)
 
 
 _OLD = 3 * 86400.0

@@ -10,6 +10,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Literal
 
 from sinkql import ast, logical, physical
@@ -40,6 +41,9 @@ _SEPARATORS = "/\\#?%"
 _LONGEST = 200
 """The most bytes of a name: file systems allow 255, and some names get a suffix."""
 _MAIN = "main"
+_FAST_CATALOGS = ("memory", "sql")
+_REMOTE_INTERVAL = timedelta(seconds=1)
+"""Below this interval, commits by requests to a server may be too slow."""
 _RANGE_FLAGS = ("lower_inclusive", "upper_inclusive", "empty")
 _CHANGELOG = (
     logical.Column("_mz_diff", logical.Type("integer"), nullable=False),
@@ -61,7 +65,7 @@ class IcebergOptions(SinkOptions):
 
     format_version: int = option_field("the format version of a new table: 2 or 3", default=2)
     retain_snapshots: int | None = option_field(
-        "the snapshots to keep; 100 by default, `history.expire` settings of the table override it",
+        "the snapshots to keep; by default 100 or a minute's; `history.expire` settings override it",
         default=None,
     )
     maintenance: bool = option_field(
@@ -191,12 +195,21 @@ def destination(sink: logical.Sink) -> logical.Destination:
     return logical.Destination("table", path, refused, alone=alone, apart=apart, branch=branch, replaces=replaces)
 
 
-def check_using(statement: ast.CreateSink, sink: logical.Sink, planning: PlanningContext) -> None:
-    """Refuse AWS keys for the files of a Google catalog (SQ2535)."""
-    catalog = planning.connection(statement.connection, sink.kind)
+def check_connection(statement: ast.CreateSink, sink: logical.Sink, planning: PlanningContext) -> None:
+    """Refuse AWS keys for the files of a Google catalog (SQ2535); warn of an interval that is short for the catalog."""
+    catalog = CatalogConnection.from_plan(planning.connection(statement.connection, sink.kind).options)
+    if sink.commit_interval < _REMOTE_INTERVAL and catalog.catalog_type not in _FAST_CATALOGS:
+        planning.notice(
+            Notice(
+                "SQ2375",
+                f"a commit to a catalog of type {catalog.catalog_type} often takes longer than the COMMIT INTERVAL",
+                option_span(statement.with_options, "COMMIT INTERVAL", statement.kind_span),
+                hint="Use 1 second or more, unless the catalog is known to be fast.",
+            )
+        )
     if statement.using is None or statement.using.kind != "AWS":
         return
-    if CatalogConnection.from_plan(catalog.options).gcp_connection is not None:
+    if catalog.gcp_connection is not None:
         raise SinkqlError(
             "SQ2535",
             f'the files of connection "{statement.connection.text}" are not in AWS',

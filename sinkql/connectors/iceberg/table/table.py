@@ -35,6 +35,8 @@ from sinkql.errors import SinkqlError, UnfitTableError
 from sinkql.keywords import qualified_name
 
 CREATED_BY = "sinkql.created-by"
+METADATA_FILES, NEW_METADATA_FILES = "write.metadata.previous-versions-max", "20"
+"""The property with the number of old metadata files that a table keeps, and its value in new tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ def _create(target: TargetTable, expected: Expected, sink_id: str) -> None:
     properties = {
         "format-version": str(expected.version),
         "write.metadata.delete-after-commit.enabled": "true",
-        "write.metadata.previous-versions-max": "20",
+        METADATA_FILES: NEW_METADATA_FILES,
         "write.parquet.compression-codec": "zstd",
         CREATED_BY: sink_id,
     }

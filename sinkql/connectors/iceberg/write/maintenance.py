@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 from sinkql.connector_api.stream import Compacted, Maintainable
 from sinkql.connectors.iceberg.commit.committer import held
@@ -67,7 +68,9 @@ class IcebergMaintenance(Maintainable):
         share = self._planned.maintenance_share
         return (_SHARE if share is None else share) / 100
 
-    def maintain(self, go_on: Callable[[bool], bool] = lambda begun: True) -> Sequence[Compacted]:
+    def maintain(
+        self, go_on: Callable[[bool], bool] = lambda begun: True, *, interval: timedelta | None = None
+    ) -> Sequence[Compacted]:
         """Compact files, expire snapshots and delete orphan files that are due; call it between batches."""
         compactions: Sequence[Compacted] = ()
         if self._planned.maintenance:
@@ -76,16 +79,18 @@ class IcebergMaintenance(Maintainable):
                 return compactions
         if self._planned.maintenance or self.orphans.asked:
             self.orphans.run(lambda: go_on(False))
-        self.tidy()
+        self.tidy(interval)
         return compactions
 
-    def optimize(self, go_on: Callable[[], bool] = lambda: True) -> tuple[Sequence[Compacted], bool]:
+    def optimize(
+        self, go_on: Callable[[], bool] = lambda: True, *, interval: timedelta | None = None
+    ) -> tuple[Sequence[Compacted], bool]:
         """Compact all files, also with MAINTENANCE = false, then expire snapshots; return whether all is done."""
         compactions = self.compact(lambda begun: go_on(), whole=True)
         schedule = self.schedule
         finished = schedule.finished
         if finished and not schedule.has_unknown_commit(self._claimed.loaded):
-            self.tidy(whole=True)
+            self.tidy(interval, whole=True)
             self.orphans.run(go_on, now=True)  # `maintain` continues it
         return compactions, finished
 
@@ -101,15 +106,15 @@ class IcebergMaintenance(Maintainable):
         self._claimed.adopt(table, stored)
         return compactions
 
-    def tidy(self, *, whole: bool = False) -> None:
+    def tidy(self, interval: timedelta | None = None, *, whole: bool = False) -> None:
         """Expire snapshots, and from time to time sweep the files of the mode; `whole` does both now."""
         table, stored = self._claimed.current
         held(table, stored.checkpoint)  # no proposal checks it here: the table may be another process's by now
-        snapshots = expired(table, self._planned, whole=whole)
+        snapshots = expired(table, self._planned, interval, whole=whole)
         claim = self._present
         with storage_errors(self._claimed.name):
             if snapshots:
-                expire(self._claimed.target, table, snapshots)
+                expire(self._claimed.target, table, snapshots, interval)
             claim.batches += 1
             if whole or claim.batches % _SWEEP_EVERY == 0:
                 claim.mode.sweep(table, stored)
