@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from sinkql.connector_api.stream import JobOffsets, Limit, Offsets
 from sinkql.runtime.batch.engine import Place, SparkNeededError
 from sinkql.runtime.batch.pacing import Pacer, PacingOrders
 from sinkql.runtime.schedule import scheduler
-from sinkql.runtime.schedule.schedule import ScheduleLimits
+from sinkql.runtime.schedule.schedule import Schedule, ScheduleLimits
 from sinkql.runtime.schedule.scheduler import BatchDone, BatchScheduler, ScheduledSink
 from support.batch_worker import ThreadWorker
 from support.patience import PATIENCE_S, Deadline, joined, source_of
@@ -115,6 +116,24 @@ def test_each_batch_begins_where_the_one_before_ended_and_one_call_is_for_many()
         assert [(at, at + 1) for at in range(len(sink.batches))] == sink.batches
     (worker,) = workers
     assert worker.calls == 1
+
+
+def test_a_worker_that_waits_and_the_scheduler_do_not_wake_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[object] = []
+    next_ = Schedule.next
+
+    def counted(self: Any, event: Any, now: float) -> Any:
+        events.append(event)
+        return next_(self, event, now)
+
+    monkeypatch.setattr(Schedule, "next", counted)
+    workers: list[ThreadWorker] = []
+    with _scheduler(workers) as found:
+        sink = _Sink()
+        found.add(sink.scheduled(interval_ms=200))
+        sink.has(4)
+    assert len(workers) == 1  # it waited in its round
+    assert len(events) < 200  # otherwise as many as the processor can
 
 
 def test_no_thread_but_the_schedulers_asks_how_workers_are() -> None:

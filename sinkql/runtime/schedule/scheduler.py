@@ -207,10 +207,12 @@ class BatchScheduler:
     # --- the machine: called with the lock held ----------------------------------------------------------------------
 
     def _tell(self, event: _Event) -> None:
-        """Give the schedule an event, and carry out the actions that follow, except `Run` and `EndRound`."""
+        """Give the schedule an event, carry out the actions that follow, and wake the threads that wait."""
         self._carry_out(self._schedule.next(event, clock.monotonic()))
+        self._changed.notify_all()
 
     def _carry_out(self, actions: Sequence[_Action]) -> None:
+        """Carry out actions, except `Run` and `EndRound`."""
         retired = []
         for action in actions:
             match action:
@@ -232,7 +234,6 @@ class BatchScheduler:
                     pass  # the answers to a worker
         if retired:
             self._in_thread_if_possible([worker.stop for worker in retired])
-        self._changed.notify_all()
 
     def _begin_look(self, sink: ScheduledSink, turn: int) -> None:
         due_in = sink.due_in()
@@ -331,7 +332,10 @@ class BatchScheduler:
             self._serve(sink, pooled.place)
 
     def _next(self, pooled: _ScheduledWorker) -> ScheduledSink | None:
-        """Wait for the next ready sink and return it; None at the end of the round."""
+        """Wait for the next ready sink and return it; None at the end of the round.
+
+        Asking for it wakes no other thread: two that wait would wake each other for ever.
+        """
         with self._changed:
             while True:
                 now = clock.monotonic()
