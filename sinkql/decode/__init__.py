@@ -6,7 +6,8 @@
 * `csv`: Decode CSV records to rows, and collect the records that fail.
 * `json_lines`: Decode lines of JSON to rows, and collect the lines that fail.
 * `messages`: Decode messages of JSON, CSV, text or bytes to a row each, and messages of changes to rows with `$diff`.
-* `debezium`: Decode Debezium's messages in JSON.
+* `debezium`: Decode Debezium's messages in JSON to changes of rows.
+* `debezium_value`: Convert the values of their columns to Arrow arrays.
 * `text_column`: Convert the texts of a column to an Arrow array.
 * `text_value`: Convert one text to a value.
 * `arrow_values`: Convert typed columns of files and Avro to arrays of the declared types.

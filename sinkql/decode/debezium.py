@@ -1,31 +1,21 @@
-"""Decode Debezium's messages in JSON, with or without their schema, to changes of rows of declared columns.
-
-The schema of a message tells the encoding of its values. Without it, the declared types decide: numbers count days for
-a date, and microseconds for times, timestamps and intervals. A bytea is in base64, and JSON is a text.
-"""
+"""Decode Debezium's messages in JSON, with or without their schema, to changes of rows of declared columns."""
 
 from __future__ import annotations
 
-import binascii
-import re
-from base64 import b64decode
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from decimal import Context, Decimal
-from functools import cache, cached_property
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
 from operator import attrgetter
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from sinkql import codec, physical
+from sinkql import physical
 from sinkql.connector_api.stream import DecodedMessages
-from sinkql.connector_api.types import arrow_type
-from sinkql.decode.arrow_values import column_of, lists
-from sinkql.decode.json_lines import MemberError, member
+from sinkql.decode.debezium_value import DEFAULT, ColumnValues, Encoding, decoded_as
 from sinkql.decode.messages import (
     ALIVE,
     EMPTIED,
@@ -34,40 +24,16 @@ from sinkql.decode.messages import (
     NO_ROW,
     NO_TRUNCATE,
     OTHER,
-    PLACEHOLDER,
-    UNSENT,
     Part,
     changes,
     unknown,
 )  # fmt: skip
-from sinkql.decode.text_column import Failures, from_text
-from sinkql.logical import Interval, Type
-from sinkql.logical.numeric_type import RANGES
-from sinkql.logical.time import show_interval
-from sinkql.logical.type import INTERVAL, JSONB
+from sinkql.decode.text_column import Failures
 
-_TEMPORAL = ("date", "time", "timestamp", "timestamptz", "interval")
-
-_UNITS = {"Timestamp": "ms", "MicroTimestamp": "us", "NanoTimestamp": "ns", "Time": "ms", "MicroTime": "us",
-          "NanoTime": "ns", "MicroDuration": "us", "NanoDuration": "ns"}  # fmt: skip
-_DECIMAL = "org.apache.kafka.connect.data.Decimal"
-_ISO = re.compile(
-    r"P(?:(-?\d+)Y)?(?:(-?\d+)M)?(?:(-?\d+)D)?(?:T(?:(-?\d+)H)?(?:(-?\d+)M)?(?:(-?\d+(?:\.\d{1,6})?)S)?)?"
-)
-_WIDE = Context(prec=400)
 _MOST_SCHEMAS = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Encoding:
-    """The encoding of a field by the schema: the unit of numbers, the scale of decimals, and the encoding of items."""
-
-    unit: str = "us"
-    scale: int | None = None
-    items: Encoding | None = None
-
-
-_DEFAULT = Encoding()
+_PART = 1024
+"""The messages whose values are decoded and converted while they are in the processor's cache."""
+_PAYLOAD = attrgetter("payload")
 
 
 @dataclass(frozen=True)
@@ -87,132 +53,181 @@ class JsonChanges:
 
     @cached_property
     def _key_row(self) -> type:
-        """Return the type of keys; other fields of a deleted row are ignored, and may be wrong."""
+        """Return the type of deleted rows: only members of the key are decoded, and other columns are NULL."""
         return _row_of(self.columns, [place for place, column in enumerate(self.columns) if column.name in self.key])
 
     @cached_property
-    def _decode(self) -> Callable[[bytes], Any]:
-        change: list[Any] = [
-            ("op", str | None, None), ("after", self._row | None | msgspec.UnsetType, msgspec.UNSET),
+    def _getters(self) -> tuple[Callable[[Any], Any], ...]:
+        return tuple(attrgetter(f"f{place}") for place in range(len(self.columns)))
+
+    @cached_property
+    def _payload(self) -> type:
+        return msgspec.defstruct("Change", self._change_fields, gc=False)
+
+    @property
+    def _change_fields(self) -> list[Any]:
+        return [
             ("before", msgspec.Raw, msgspec.Raw(b"")),
-        ]  # fmt: skip
-        inner = msgspec.defstruct("Change", change, gc=False)
+            ("after", self._row | None | msgspec.UnsetType, msgspec.UNSET),
+            ("op", str | None, None),
+        ]
+
+    @cached_property
+    def _decode(self) -> Callable[[bytes], Any]:
         whole = [
-            *change,
-            ("payload", inner | None | msgspec.UnsetType, msgspec.UNSET),
+            *self._change_fields,
+            ("payload", self._payload | None | msgspec.UnsetType, msgspec.UNSET),
             ("schema", msgspec.Raw, msgspec.Raw(b"null")),
         ]
         return msgspec.json.Decoder(msgspec.defstruct("Message", whole, gc=False)).decode
+
+    @cached_property
+    def _decode_payload(self) -> Callable[[bytes], Any]:
+        return msgspec.json.Decoder(self._payload | None).decode
 
     @cached_property
     def _decode_key(self) -> Callable[[Any], Any]:
         return msgspec.json.Decoder(self._key_row | None).decode
 
     @cached_property
-    def _schemas(self) -> dict[bytes, Mapping[str, Encoding]]:
-        return {}
+    def _schemas(self) -> _Schemas:
+        return _Schemas()
 
     def decode(self, keys: pa.RecordBatch | None, values: Sequence[bytes | None]) -> DecodedMessages:
         """Return the changes of messages as rows with `$diff`; raise WideError."""
         failures: Failures = {}
+        places: Sequence[int] = range(len(values))
         rowless: list[int] = []
-        alive: dict[int, tuple[Mapping[str, Encoding], list[int], list[Any]]] = {}
-        deleted: dict[int, tuple[Mapping[str, Encoding], list[int], list[Any]]] = {}
-        for place, value in enumerate(values):
+        if None in values:
+            rowless = [place for place, value in enumerate(values) if value is None]
+            places = [place for place, value in enumerate(values) if value is not None]
+        present = cast("Sequence[bytes]", [values[place] for place in places] if rowless else values)
+        groups: dict[int, _Rows] = {}
+        for begin in range(0, len(present), _PART):
+            part = slice(begin, begin + _PART)
+            for encodings, change_places, changed in self._changes(places[part], present[part], failures):
+                group = groups.get(id(encodings))
+                if group is None:
+                    group = groups[id(encodings)] = _Rows(self.columns, encodings)
+                self._add(group, change_places, changed, failures, rowless, is_keyed=keys is not None)
+        parts = [self._part(group, keys, failures) for group in groups.values()]
+        deleted = [place for group in groups.values() for place in group.deleted_places]
+        return changes(self.columns, self.key, parts, (), failures, rowless, deleted)
+
+    def _changes(
+        self, places: Sequence[int], values: Sequence[bytes], failures: Failures
+    ) -> Iterator[tuple[Mapping[str, Encoding], Sequence[int], Sequence[Any]]]:
+        """Yield the changes in messages by the encoding of their values, with their places; None has no row."""
+        known = self._schemas.payloads(values)
+        payloads = None
+        if known is not None:
+            with suppress(*_ERRORS):  # their texts are about the payload, and not about the message
+                payloads = list(map(self._decode_payload, known[1]))
+        if known is not None and payloads is not None:
+            yield known[0], places, payloads
+            return
+        places, messages = self._messages(places, values, failures)
+        if list(map(_PAYLOAD, messages)).count(msgspec.UNSET) == len(messages):
+            yield _NO_ENCODINGS, places, messages
+            return
+        groups: dict[int, tuple[Mapping[str, Encoding], list[int], list[Any]]] = {}
+        for place, message in zip(places, messages, strict=True):
+            encodings, change = _NO_ENCODINGS, message
+            if message.payload is not msgspec.UNSET:
+                encodings, change = self._schemas.encodings(bytes(message.schema)), message.payload
+            _, group_places, group = groups.setdefault(id(encodings), (encodings, [], []))
+            group_places.append(place)
+            group.append(change)
+        yield from groups.values()
+
+    def _messages(
+        self, places: Sequence[int], values: Sequence[bytes], failures: Failures
+    ) -> tuple[Sequence[int], list[Any]]:
+        """Return the messages that can be decoded, with their places."""
+        with suppress(*_ERRORS):
+            return places, list(map(self._decode, values))
+        decoded_places, messages = [], []
+        for place, value in zip(places, values, strict=True):
             try:
-                change = self._change(value) if value is not None else None
-                if change is None:
+                messages.append(self._decode(value))
+                decoded_places.append(place)
+            except _ERRORS as error:
+                failures[place] = self._reason(error)
+        return decoded_places, messages
+
+    def _add(
+        self,
+        group: _Rows,
+        places: Sequence[int],
+        changed: Sequence[Any],
+        failures: Failures,
+        rowless: list[int],
+        *,
+        is_keyed: bool,
+    ) -> None:
+        """Add the rows of changes to a group; a deleted row has only its key, or nothing if messages have keys."""
+        rows: list[Any] = []
+        row_places: list[int] = []
+        for place, change in zip(places, changed, strict=True):
+            if change is not None and change.op in ALIVE and (row := change.after):
+                pass
+            else:
+                try:
+                    row, exists = self._unusual(change, is_keyed=is_keyed)
+                except _ERRORS as error:
+                    failures[place] = self._reason(error)
+                    continue
+                if row is None:
                     rowless.append(place)
                     continue
-                encodings, row, exists = change
-            except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
-                failures[place] = self._reason(error)
-                continue
-            _, places, rows = (alive if exists else deleted).setdefault(id(encodings), (encodings, [], []))
-            places.append(place)
+                if not exists:
+                    group.deleted_places.append(place)
             rows.append(row)
-        everything = [(column, place) for place, column in enumerate(self.columns)]
-        living = [self._part(*group, everything, failures) for group in alive.values()]
-        dead = [self._deleted_part(*group, keys, failures) for group in deleted.values()]
-        return changes(self.columns, self.key, living, dead, failures, rowless)
+            row_places.append(place)
+        group.places += row_places
+        for values, getter in zip(group.values, self._getters, strict=True):
+            values.add(list(map(getter, rows)))
 
-    def _change(self, value: bytes) -> tuple[Mapping[str, Encoding], Any, bool] | None:
-        """Return a row, its encoding, and whether it exists; None for a message without a row. Raise ValueError."""
-        message = self._decode(value)
-        encodings = _NO_ENCODINGS
-        if message.payload is not msgspec.UNSET:
-            if message.payload is None:
-                return None
-            encodings = self._encodings(message.schema)
-            message = message.payload
-        op, after, before = message.op, message.after, bytes(message.before)
+    def _unusual(self, change: Any, *, is_keyed: bool) -> tuple[Any, bool]:
+        """Return a row, and whether it exists; None for a change without a row. Raise ValueError."""
+        if change is None or change.op == OTHER:
+            return None, False
+        op, after, before = change.op, change.after, bytes(change.before)
         if op is None and after is not msgspec.UNSET and before:  # the form that sinks write
-            op = GONE if after is None else ALIVE[0]
+            if after is not None:
+                return after, True
+            op = GONE
         if op in ALIVE:
-            if not after:
-                raise ValueError(NO_ROW)
-            return encodings, after, True
-        if op == GONE:
-            return encodings, before or b"null", False
-        if op == OTHER:
-            return None
-        raise ValueError(NO_TRUNCATE if op == EMPTIED else unknown(op))
+            raise ValueError(NO_ROW)
+        if op != GONE:
+            raise ValueError(NO_TRUNCATE if op == EMPTIED else unknown(op))
+        row = self._key_row() if is_keyed else self._decode_key(before or b"null")
+        if row is None:
+            raise ValueError(NO_KEY)
+        return row, False
 
-    def _encodings(self, schema: msgspec.Raw) -> Mapping[str, Encoding]:
-        """Return the encodings of the fields of rows; the messages of a table repeat their schema byte by byte."""
-        text = bytes(schema)
-        encodings = self._schemas.get(text)
-        if encodings is None:
-            if len(self._schemas) >= _MOST_SCHEMAS:
-                self._schemas.clear()
-            encodings = self._schemas[text] = _read_schema(text)
-        return encodings
-
-    def _deleted_part(
-        self,
-        encodings: Mapping[str, Encoding],
-        places: list[int],
-        rows: list[Any],
-        keys: pa.RecordBatch | None,
-        failures: Failures,
-    ) -> Part:
-        """Return the keys of deleted rows."""
-        at = np.array(places, np.int64)
-        if keys is not None:
-            return Part(at, [keys.column(name).take(pa.array(at)) for name in self.key])
-        key_rows = []
-        for place, raw in zip(places, rows, strict=True):
-            try:
-                row = self._decode_key(raw)
-                if row is None:
-                    raise ValueError(NO_KEY)
-            except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
-                failures[place] = self._reason(error)
-                row = self._key_row()
-            key_rows.append(row)
-        numbered = {column.name: (column, place) for place, column in enumerate(self.columns)}
-        return self._part(encodings, places, key_rows, [numbered[name] for name in self.key], failures)
-
-    def _part(
-        self,
-        encodings: Mapping[str, Encoding],
-        places: list[int],
-        rows: list[Any],
-        columns: Sequence[tuple[physical.Column, int]],
-        failures: Failures,
-    ) -> Part:
+    def _part(self, group: _Rows, keys: pa.RecordBatch | None, failures: Failures) -> Part:
+        """Return the columns of rows; a deleted row is NULL outside of its key."""
+        places = np.array(group.places, np.int64)
+        is_deleted = np.isin(places, group.deleted_places)
         arrays = []
-        for column, number in columns:
+        for column, values in zip(self.columns, group.values, strict=True):
             column_failures: Failures = {}
-            values = list(map(attrgetter(f"f{number}"), rows))
-            array = _array(values, column, encodings.get(column.name, _DEFAULT), column_failures)
+            array = values.array(group.encodings.get(column.name, DEFAULT), column_failures)
             for row, message in column_failures.items():
-                failures.setdefault(places[row], f'column "{column.name}": {message}')
+                failures.setdefault(group.places[row], f'column "{column.name}": {message}')
+            is_required = ~is_deleted
+            if column.name in self.key:
+                if keys is None:
+                    is_required[:] = True
+                elif group.deleted_places:
+                    array = _replaced(array, is_deleted, keys.column(column.name).take(pa.array(places)))
             if not column.nullable and array.null_count:
-                for row in np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False)).tolist():
-                    failures.setdefault(places[row], f'null value in column "{column.name}", which is NOT NULL')
+                is_missing = array.is_null().to_numpy(zero_copy_only=False) & is_required
+                for place in places[is_missing].tolist():
+                    failures.setdefault(place, f'null value in column "{column.name}", which is NOT NULL')
             arrays.append(array)
-        return Part(np.array(places, np.int64), arrays)
+        return Part(places, arrays)
 
     def _reason(self, error: Exception) -> str:
         """Return why a message fails, with the names and types of columns."""
@@ -232,11 +247,62 @@ class JsonChanges:
 
 
 _NO_ENCODINGS: Mapping[str, Encoding] = {}
+_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError)
+
+
+class _Rows:
+    """The rows with one encoding of values by column, with the places of their messages."""
+
+    def __init__(self, columns: Sequence[physical.Column], encodings: Mapping[str, Encoding]) -> None:
+        self.encodings = encodings
+        self.places: list[int] = []
+        self.deleted_places: list[int] = []
+        self.values = [ColumnValues(column.type) for column in columns]
+
+
+@dataclass(slots=True)
+class _Schemas:
+    """The encodings of schemas; the messages of a table repeat their schema byte by byte."""
+
+    _known: dict[bytes, Mapping[str, Encoding]] = field(default_factory=dict)
+    _head: bytes = b""
+    _last: Mapping[str, Encoding] = field(default_factory=dict)
+
+    def encodings(self, schema: bytes) -> Mapping[str, Encoding]:
+        """Return the encodings of the fields of rows."""
+        encodings = self._known.get(schema)
+        if encodings is None:
+            if len(self._known) >= _MOST_SCHEMAS:
+                self._known.clear()
+            encodings = self._known[schema] = _read_schema(schema)
+        if encodings is not self._last:
+            self._head, self._last = b'{"schema":%b,"payload":' % schema, encodings
+        return encodings
+
+    def payloads(self, values: Sequence[bytes]) -> tuple[Mapping[str, Encoding], list[bytes]] | None:
+        """Return the payloads of messages that all have the last schema and no other member; else None.
+
+        A message that has one may be invalid nevertheless, and its payload is then invalid, too.
+        """
+        head = self._head
+        if not head or not all(value.startswith(head) and value.endswith(b"}") for value in values):
+            return None
+        begin = len(head)
+        return self._last, [value[begin:-1] for value in values]
+
+
+def _replaced(array: pa.Array, mask: np.ndarray, others: pa.Array) -> pa.Array:
+    """Return an array with the values of another one where the mask is True."""
+    indexes = np.arange(len(array)) + np.where(mask, len(array), 0)
+    return pa.concat_arrays([array, others]).take(pa.array(indexes))
 
 
 def _row_of(columns: Sequence[physical.Column], places: Sequence[int]) -> type:
-    fields = [(f"f{place}", _decoded_as(columns[place].type), None) for place in places]
-    return msgspec.defstruct("Row", fields, rename={f"f{place}": columns[place].name for place in places}, gc=False)
+    """Return a type with fields for some columns; the others are attributes that are None."""
+    fields = [(f"f{place}", decoded_as(columns[place].type), None) for place in places]
+    names = {f"f{place}": columns[place].name for place in places}
+    others = {f"f{place}": None for place in range(len(columns)) if f"f{place}" not in names}
+    return msgspec.defstruct("Row", fields, namespace=others, rename=names, gc=False)
 
 
 def _read_schema(text: bytes) -> Mapping[str, Encoding]:
@@ -244,215 +310,6 @@ def _read_schema(text: bytes) -> Mapping[str, Encoding]:
     try:
         fields = msgspec.json.decode(text)["fields"]
         rows = next(field for field in fields if field.get("field") == "after")["fields"]
-        return {field["field"]: _encoding(field) for field in rows}
+        return {field["field"]: Encoding.from_field(field) for field in rows}
     except (KeyError, TypeError, AttributeError, StopIteration):
         return {}
-
-
-def _encoding(field: Mapping[str, Any]) -> Encoding:
-    name = field.get("name") or ""
-    unit = _UNITS.get(name.rpartition(".")[2], "us")
-    scale = int(field.get("parameters", {}).get("scale", 0)) if name == _DECIMAL else None
-    items = field.get("items")
-    return Encoding(unit, scale, None if items is None else _encoding(items))
-
-
-def _decoded_as(type_: Type) -> Any:
-    """Return the type that decodes a member; exact numbers are decoded from their text."""
-    name = type_.name
-    if name == "boolean":
-        return bool | None
-    if name in RANGES:
-        return int | None
-    if name == "double precision":
-        return float | str | None
-    if name in _TEMPORAL:
-        return int | str | None
-    return str | None if name in ("text", "uuid", "bytea") else msgspec.Raw
-
-
-def _array(values: list[Any], column: physical.Column, encoding: Encoding, failures: Failures) -> pa.Array:
-    """Return the values as an array of the column's type; a value that does not fit is NULL and noted."""
-    type_ = column.type
-    match type_.name:
-        case "boolean":
-            return pa.array(values, pa.bool_())
-        case name if name in RANGES:
-            return _whole(values, column.type, failures)
-        case "double precision":
-            if not any(isinstance(value, str) for value in values):
-                return pa.array(values, pa.float64())
-            return from_text(
-                pa.array([None if value is None else str(value) for value in values], pa.string()),
-                column.type,
-                failures,
-            )
-        case name if name in _TEMPORAL:
-            return _times(values, column.type, encoding, failures)
-        case "bytea":
-            return pa.array(
-                [_converted(_base64, value, row, failures) for row, value in enumerate(values)], pa.binary()
-            )
-        case "text" | "uuid":
-            return _from_texts(values, column.type, failures)
-    raws = [None if value is None or bytes(value) == b"null" else bytes(value) for value in values]
-    if type_.name == "jsonb":
-        return _from_texts([None if raw is None else _json(raw) for raw in raws], JSONB, failures)
-    if type_.name in ("array", "list"):
-        return _lists(raws, type_, encoding.items or _DEFAULT, failures)
-    if type_.name in ("map", "record"):
-        members = [_converted(lambda text: member(text, type_), raw, row, failures) for row, raw in enumerate(raws)]
-        return pa.array(members, arrow_type(column.type))
-    if type_.name == "numeric":
-        texts = [
-            _converted(lambda text: _digits(text, encoding.scale), raw, row, failures) for row, raw in enumerate(raws)
-        ]
-        return from_text(pa.array(texts, pa.string()), column.type, failures)
-    return _from_texts([None if raw is None else _json(raw) for raw in raws], column.type, failures)
-
-
-def _lists(raws: Sequence[bytes | None], type_: Type, encoding: Encoding, failures: Failures) -> pa.Array:
-    """Return arrays, whose elements are encoded like columns of their type."""
-    element = type_.item
-    decode = _items(element)
-
-    def decoded(raw: bytes) -> list[Any]:
-        try:
-            return decode(raw)
-        except msgspec.MsgspecError as error:
-            message, _, within = str(error).partition(" - at `$")
-            wanted = element if within else type_
-            raise ValueError(f"expected {wanted}, got {message.rpartition('got ')[2].strip('`')}") from None
-
-    items_by_row = [_converted(decoded, raw, row, failures) for row, raw in enumerate(raws)]
-    return lists(
-        [item for items in items_by_row for item in items or ()],
-        pa.array([None if items is None else len(items) for items in items_by_row], pa.int32()),
-        type_,
-        failures,
-        lambda values, inner, item_failures: _array(values, physical.Column("", inner), encoding, item_failures),
-    )
-
-
-@cache
-def _items(element: Type) -> Callable[[bytes], list[Any]]:
-    return msgspec.json.Decoder(list[_decoded_as(element)]).decode  # type: ignore[misc]  # a type created at run time
-
-
-def _whole(values: list[Any], type_: Type, failures: Failures) -> pa.Array:
-    try:
-        return column_of(pa.array(values, pa.int64()), type_, failures)
-    except (pa.ArrowInvalid, OverflowError):
-        return _from_texts([None if value is None else str(value) for value in values], type_, failures)
-
-
-def _from_texts(values: Sequence[str | None], type_: Type, failures: Failures) -> pa.Array:
-    for row, value in enumerate(values if PLACEHOLDER in values else ()):
-        if value == PLACEHOLDER:
-            failures[row] = UNSENT
-    text_failures: Failures = {}
-    array = from_text(pa.array(values, pa.string()), type_, text_failures)
-    for row, why in text_failures.items():
-        failures.setdefault(row, why)
-    return array
-
-
-def _times(values: list[Any], type_: Type, encoding: Encoding, failures: Failures) -> pa.Array:
-    """Return dates and times from numbers and texts."""
-    if not any(isinstance(value, str) for value in values):
-        return _counted(values, type_, encoding, failures)
-    numbers = _counted([None if isinstance(value, str) else value for value in values], type_, encoding, failures)
-    texts = [value if isinstance(value, str) else None for value in values]
-    if type_ == INTERVAL:
-        texts = [_converted(_interval_from_iso, text, row, failures) for row, text in enumerate(texts)]
-    return pc.coalesce(numbers, _from_texts(texts, type_, failures))
-
-
-def _counted(values: list[Any], type_: Type, encoding: Encoding, failures: Failures) -> pa.Array:
-    """Return dates and times from numbers that count days, or units of the encoding."""
-    units = {"date": pa.date32(), "timestamp": pa.timestamp(encoding.unit),
-             "timestamptz": pa.timestamp(encoding.unit, "UTC"),
-             "time": pa.time32("ms") if encoding.unit == "ms" else pa.time64(encoding.unit)}  # fmt: skip
-    if type_ == INTERVAL:
-        return pa.array([_converted(lambda count: _duration(count, encoding.unit), value, row, failures)
-                         for row, value in enumerate(values)], pa.string())  # fmt: skip
-    unit = units[type_.name]
-    try:
-        counted = pa.array(values, pa.int32() if unit.bit_width == 32 else pa.int64())
-    except (pa.ArrowInvalid, OverflowError):
-        most = 2 ** (unit.bit_width - 1)
-        far = [row for row, value in enumerate(values) if value is not None and not -most <= value < most]
-        failures.update({row: f"{values[row]} does not fit" for row in far})
-        near = [None if row in far else value for row, value in enumerate(values)]
-        counted = pa.array(near, pa.int32() if unit.bit_width == 32 else pa.int64())
-    column_failures: Failures = {}
-    array = column_of(counted.view(unit), type_, column_failures)
-    failures.update(column_failures)
-    return array
-
-
-def _converted(convert: Callable[[Any], Any], value: Any, row: int, failures: Failures) -> Any:
-    """Return a converted value; None if it is missing or does not fit."""
-    if value is None:
-        return None
-    try:
-        return convert(value)
-    except (ValueError, MemberError, msgspec.MsgspecError) as error:
-        failures.setdefault(row, str(error))
-        return None
-
-
-def _base64(text: str) -> bytes:
-    if text == PLACEHOLDER:
-        raise ValueError(UNSENT)
-    try:
-        return b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        raise ValueError("it is not in base64") from None
-
-
-def _json(raw: bytes) -> str:
-    """Return JSON, which may be in a text."""
-    return None if raw is None else _unquoted(raw)
-
-
-def _unquoted(raw: bytes) -> str:
-    return str(msgspec.json.decode(raw)) if raw[:1] == b'"' else raw.decode()
-
-
-def _digits(raw: bytes, scale: int | None) -> str:
-    """Return a decimal's text, from a number, a text, a base64 integer, or one with its scale."""
-    if raw[:1] == b"{":
-        scaled = _SCALED.decode(raw)
-        return _unscaled(scaled.value, scaled.scale)
-    text = _unquoted(raw)
-    return text if scale is None or raw[:1] != b'"' else _unscaled(text, scale)
-
-
-class _Scaled(msgspec.Struct):
-    scale: int
-    value: str
-
-
-_SCALED = codec.decoder(_Scaled)
-
-
-def _unscaled(text: str, scale: int) -> str:
-    number = int.from_bytes(_base64(text), "big", signed=True)
-    return format(Decimal(number).scaleb(-scale, _WIDE), "f")
-
-
-def _duration(count: int, unit: str) -> str:
-    if unit == "ns" and count % 1000:
-        raise ValueError(f"{count} nanoseconds are not a whole number of microseconds")
-    return show_interval(Interval(micros=count // 1000 if unit == "ns" else count))
-
-
-def _interval_from_iso(text: str) -> str:
-    """Return an interval in ISO 8601 as Postgres writes it."""
-    match = _ISO.fullmatch(text)
-    if match is None or text == "P":
-        return text
-    years, months, days, hours, minutes = (int(part or 0) for part in match.groups()[:5])
-    micros = int(Decimal(match[6] or 0).scaleb(6)) + (hours * 3600 + minutes * 60) * 1_000_000
-    return show_interval(Interval(years * 12 + months, days, micros))

@@ -162,16 +162,19 @@ def changes(
     deleted: Sequence[Part],
     failures: Mapping[int, str],
     rowless: Sequence[int],
+    deleted_places: Sequence[int] = (),
 ) -> DecodedMessages:
     """Return rows in the order of their messages, without failed ones.
 
-    The parts of `alive` have all columns; the parts of `deleted` have only the key columns, in the key's order. A row
-    with a value that was not sent fails.
+    The parts of `alive` have all columns; the parts of `deleted` have only the key columns, in the key's order. Rows of
+    `alive` at `deleted_places` are deleted, too. A row with a value that was not sent fails.
     """
     failures = {**dict(_unsent(columns, alive)), **failures}
     places = np.concatenate([np.zeros(0, np.int64), *(part.places for part in (*alive, *deleted))])
     diffs = np.ones(len(places), np.int64)
     diffs[sum(len(part.places) for part in alive) :] = -1
+    if len(deleted_places):
+        diffs[np.isin(places, deleted_places)] = -1
     order: Places | None = None
     if failures or deleted or len(alive) != 1:
         by_place = np.argsort(places, kind="stable")
@@ -196,11 +199,11 @@ def _unsent(columns: Sequence[physical.Column], alive: Sequence[Part]) -> Iterat
     """Yield the places of rows with a value that was not sent, and why they fail."""
     for part in alive:
         for column, array in zip(columns, part.arrays, strict=True):
-            for row in _placeholders(array):
+            for row in placeholders(array):
                 yield int(part.places[row]), f'column "{column.name}": {UNSENT}'
 
 
-def _placeholders(values: pa.Array) -> list[int]:
+def placeholders(values: pa.Array) -> list[int]:
     """Return the rows that have a placeholder: as a text, as its bytes, or as an array."""
     type_ = values.type
     if not pa.types.is_list(type_):

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-MOST = 32 << 20
+MOST = 64 << 20
 """The most bytes of rows that stay in memory."""
 PART = 16 << 20
 """Bytes of rows that are written, or read back, together."""
@@ -56,7 +56,9 @@ def spilled_parts(
         if size > MOST:
             break
     else:
-        yield Part(pa.concat_tables(in_memory).combine_chunks())
+        whole = pa.concat_tables(in_memory)
+        in_memory.clear()  # the rows are not needed in both forms
+        yield Part(whole.combine_chunks())
         return
     with Spill(folder, schema) as spill:
         for table in in_memory:

@@ -235,6 +235,7 @@ BAD = [
     ("date[]", change("c", {"id": 1, "v": [0, 2**40]}), f'column "v": {2**40} does not fit'),
     ("bytea[]", change("c", {"id": 1, "v": ["A"]}), "not in base64"),
     ("integer[][]", change("c", {"id": 1, "v": [[1], [2, 3]]}), "not of one length"),
+    ("uuid", change("c", {"id": 1, "v": PLACEHOLDER}), "REPLICA IDENTITY FULL"),
     ("text[]", change("c", {"id": 1, "v": [PLACEHOLDER]}), "REPLICA IDENTITY FULL"),
     ("uuid[]", change("c", {"id": 1, "v": ["b68a35a7-17ad-35b3-af2a-ae46edb4545a"]}), "REPLICA IDENTITY FULL"),
     ("integer[]", change("c", {"id": 1, "v": list(PLACEHOLDER.encode())}), "REPLICA IDENTITY FULL"),
@@ -250,6 +251,17 @@ BAD = [
     ("text", b'{"op": null, "after": {"id": 1}}', "no field op"),
     ("timestamptz", change("c", {"id": 1, "v": True}), "got bool"),
 ]
+
+
+def test_a_message_with_a_known_schema_may_end_wrongly() -> None:
+    found = decoder({"id": "bigint"})
+    good = b'{"schema":{"fields":[]},"payload":{"op":"c","after":{"id":1}}}'
+    assert found.decode(None, [good]).failures == {}
+    for bad in (good[:-1] + b"]", good + b"}", good[:-2] + b"}", good + b" x"):
+        again = found.decode(None, [good, bad])
+        assert again.places is not None
+        assert (again.places.tolist(), sorted(again.failures)) == ([0], [1])
+    assert found.decode(None, [good + b" ", good]).failures == {}
 
 
 @pytest.mark.parametrize(("type_", "bad", "why"), BAD)

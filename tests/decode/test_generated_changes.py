@@ -10,9 +10,11 @@ from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from sinkql import physical
+from sinkql.decode import debezium
 from sinkql.decode.debezium import JsonChanges
 from sinkql.decode.messages import PLACEHOLDER
 from sinkql.logical.type import parse_type
@@ -90,6 +92,8 @@ class _Topic:
 
     def __init__(self, seed: random.Random, wild: float) -> None:
         self.seed, self.wild = seed, wild
+        self.form = seed.choice((None, *range(len(_FORMS))))
+        self.space = seed.choice(("", " "))
 
     def _row(self, texts: Mapping[str, Texts]) -> tuple[str, dict[str, Any]]:
         """Return the text of a row, and the values of its columns."""
@@ -113,7 +117,7 @@ class _Topic:
             return None, 0, None
         if seed.random() < self.wild / 10:
             return seed.choice(_BROKEN), 0, _REFUSED
-        place = seed.randrange(len(_FORMS))
+        place = seed.randrange(len(_FORMS)) if self.form is None or seed.random() < self.wild / 20 else self.form
         form, texts = _FORMS[place][0], {**_ALWAYS, **_FORMS[place][1]}
         kinds, weights = ("c", "r", "u", "d", "m", "t", "x"), (8, 2, 8, 5, 1, self.wild, self.wild)
         op = seed.choices(kinds, weights)[0]
@@ -124,7 +128,8 @@ class _Topic:
         parts = [f'"op": "{op}"', f'"after": {after}', f'"before": {before}', '"source": {"after": {}, "op": "d"}']
         seed.shuffle(parts)
         payload = "{" + ",".join(parts) + "}"
-        text = f'{{"schema": {_schema(form)}, "payload": {payload}}}' if place else payload
+        begin, between = f'{{"schema":{self.space}', f',{self.space}"payload":{self.space}'
+        text = f"{begin}{_schema(form)}{between}{payload}}}" if place else payload
         if op in "cru":
             refused = omitted or _REFUSED in row.values()
             return text.encode(), 1, _REFUSED if refused else row
@@ -152,6 +157,38 @@ def test_messages_become_what_their_members_say(seed: int) -> None:
         assert sorted(found.rowless) == [place for place, (_, _, row) in enumerate(messages) if row is None]
         seen += len(rows)
     assert seen > 100
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("keyed", [False, True])
+def test_messages_decoded_together_are_those_decoded_alone(
+    seed: int, keyed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(debezium, "_PART", 32)
+    drawn, seen = random.Random(f"{seed} {keyed}"), 0
+    columns = tuple(physical.Column(name, parse_type(type_), name not in ("id", "t")) for name, type_ in _TYPES.items())
+    for count in (3, 40, 150):
+        topic = _Topic(drawn, drawn.choice((0.0, 0.01, 1.0)))
+        messages = [topic.message()[0] for _ in range(count)]
+        keys = pa.record_batch({"id": pa.array(range(count), pa.int64())}) if keyed else None
+        together, one_by_one = JsonChanges(columns, ("id",)), JsonChanges(columns, ("id",))
+        together.decode(keys, messages)  # from now on it knows the schemas
+        found, alone = together.decode(keys, messages), []
+        for place, message in enumerate(messages):
+            one_by_one.decode(None, [b'{"schema": {}, "payload": null}'])  # the schema of the next message is not known
+            alone.append(one_by_one.decode(keys if keys is None else keys.slice(place, 1), [message]))
+        assert {place: one.failures[0] for place, one in enumerate(alone) if one.failures} == found.failures
+        assert [place for place, one in enumerate(alone) if one.rowless] == sorted(found.rowless)
+        with_rows = [place for place, one in enumerate(alone) if one.batch.num_rows]
+        assert found.places is not None
+        assert with_rows == found.places.tolist()
+        assert (
+            pa.Table.from_batches([one.batch for one in alone])
+            .combine_chunks()
+            .equals(pa.Table.from_batches([found.batch]).combine_chunks())
+        )
+        seen += len(with_rows)
+    assert seen > 30
 
 
 def _values(batch: Any) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from sinkql.connectors.iceberg.file.data_file import DataFileWriter, FileEntry, Sorting, TaskTable, cast, target_schema
 from sinkql.connectors.iceberg.file.partition import PartitionValue
-from sinkql.connectors.iceberg.file.sort_order import arrange, sorted_numbers, write_sorted
+from sinkql.connectors.iceberg.file.sort_order import arrange, is_ascending, sorted_numbers, write_sorted
 from sinkql.storage.spill import MOST, Ranges, Spill
 
 _NUMBER = "$number"
@@ -60,7 +60,7 @@ class ClusteredWriter:
         rows, entries = self._first, []
         where = np.zeros((rows.num_rows, 2), np.uint32)
         for number, (place, numbers_of_place) in enumerate(arrange(rows, self._table)):
-            alike = len(numbers_of_place) == len(where) and not self._table.sorting
+            alike = len(numbers_of_place) == len(where) and is_ascending(numbers_of_place)
             data = rows if alike else rows.take(pa.array(numbers_of_place))
             entries.append(write_sorted(self._table, self._name(number), data, place))
             where[numbers_of_place, 0], where[numbers_of_place, 1] = number, np.arange(len(numbers_of_place))

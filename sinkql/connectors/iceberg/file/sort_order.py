@@ -33,8 +33,11 @@ def arrange(rows: pa.Table, table: TaskTable) -> list[tuple[PartitionValue, Indi
     parts = divide(rows, table.schema(), table.spec())
     if not table.sorting or not parts:
         return parts
+    numbers = sorted_numbers(rows, table.sorting)
+    if len(parts) == 1:
+        return [(parts[0][0], numbers)]
     rank = np.empty(rows.num_rows, np.int64)
-    rank[sorted_numbers(rows, table.sorting)] = np.arange(rows.num_rows)
+    rank[numbers] = np.arange(rows.num_rows)
     return [(place, numbers[np.argsort(rank[numbers])]) for place, numbers in parts]
 
 
@@ -132,7 +135,7 @@ def _in_sort_order(rows: pa.Table, numbers: Indices) -> Iterator[pa.Table]:
             if cuts[position] < cuts[position + 1]
         ]
         gathered = pa.Table.from_batches(slices).combine_chunks()
-        yield gathered if _is_ascending(chosen) else gathered.take(pa.array(np.argsort(rising)))
+        yield gathered if is_ascending(chosen) else gathered.take(pa.array(np.argsort(rising)))
 
 
 def _take(batch: pa.RecordBatch, places: Indices) -> pa.RecordBatch:
@@ -141,7 +144,8 @@ def _take(batch: pa.RecordBatch, places: Indices) -> pa.RecordBatch:
     return batch.slice(first, len(places)) if last - first + 1 == len(places) else batch.take(pa.array(places))
 
 
-def _is_ascending(numbers: Indices) -> bool:
+def is_ascending(numbers: Indices) -> bool:
+    """Return whether the numbers of rows are in the order of the rows."""
     return bool((numbers[1:] > numbers[:-1]).all())
 
 

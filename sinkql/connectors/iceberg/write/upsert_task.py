@@ -42,6 +42,7 @@ from sinkql.connectors.iceberg.key_index.run import (
 )
 from sinkql.state_store.directory import StateDirectory
 from sinkql.storage import failpoint
+from sinkql.storage.sorted_run import Indices
 from sinkql.storage.spill import Ranges, hash_range, spilled_parts
 
 if TYPE_CHECKING:  # a task imports only what it uses of pyiceberg
@@ -141,11 +142,11 @@ class _BucketFiles:
         live = files != TOMBSTONE
         self._check_replaceable(rows, changes, files)
         self._dead.append((files[live], positions[live]))
-        upserts = rows.take(pa.array(changes.row[changes.upsert]))
+        upserts, places = _selected(rows, changes.row[changes.upsert])
         self._rows.add(cast(upserts, target_schema(self._task.table.schema(), upserts.schema)))
         # the index gets the new rows, whose positions are not known yet, and the deletion of live keys
         number = np.zeros(len(changes.row), np.uint32)
-        number[changes.upsert] = np.arange(self.upserts, self.upserts + upserts.num_rows)
+        number[changes.upsert] = self.upserts + places
         file = np.where(changes.upsert, 0, TOMBSTONE).astype(np.uint32)
         self._entries.add(Entries(changes.h1, changes.h2, file, number).take(changes.upsert | live))
         self.keys += len(changes.row)
@@ -243,6 +244,18 @@ class _BucketFiles:
             self._task.directory.upload([name])
         span = (low, high) if low <= high else (1, 0)
         return Run(name, rows, self._bucket, self._buckets, self._task.bucketing, files=span)
+
+
+def _selected(rows: pa.Table, numbers: Indices) -> tuple[pa.Table, Indices]:
+    """Return the rows with these numbers in the order of `rows`, and the place of each number among them.
+
+    The input is often in the order of the file, or nearly, so that sorting it costs little and copying it nothing.
+    """
+    if len(numbers) == rows.num_rows:
+        return rows, numbers
+    is_chosen = np.zeros(rows.num_rows, np.bool_)
+    is_chosen[numbers] = True
+    return rows.filter(pa.array(is_chosen)), (np.cumsum(is_chosen) - 1)[numbers]
 
 
 class _PendingEntries:
