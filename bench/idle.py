@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from bench.common import HOME, ROOT, running
+from bench.figure import report
 from bench.meter import tree_cpu, tree_memory
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ def _measure(home: Path, source: _Source, arguments: argparse.Namespace) -> None
         time.sleep(20)  # until the work that follows a start is done
         idle = _cost(pid, lambda: time.sleep(arguments.seconds))
         print(f"idle: {idle:.0f} CPU-ms a second, {tree_memory(pid):.0f} MB", flush=True)
+        report(f"idle {arguments.source}", idle)
+        report(f"idle {arguments.source} memory", tree_memory(pid))
         if arguments.changing:
             commits = _Commits(events)
             commits.start()
