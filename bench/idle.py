@@ -60,8 +60,6 @@ def _measure(home: Path, source: _Source, arguments: argparse.Namespace) -> None
         time.sleep(20)  # until the work that follows a start is done
         idle = _cost(pid, lambda: time.sleep(arguments.seconds))
         print(f"idle: {idle:.0f} CPU-ms a second, {tree_memory(pid):.0f} MB", flush=True)
-        report(f"idle {arguments.source}", idle)
-        report(f"idle {arguments.source} memory", tree_memory(pid))
         if arguments.changing:
             commits = _Commits(events)
             commits.start()
@@ -81,6 +79,8 @@ def _measure(home: Path, source: _Source, arguments: argparse.Namespace) -> None
                 f"{tree_memory(pid):.0f} MB; {count} commits, {(busy - idle) * rounds * interval / count:.0f} CPU-ms "
                 f"each; changes waited {waits[len(waits) // 2]:.1f} s for a commit, {waits[-1]:.1f} s at most"
             )
+        report(f"idle {arguments.source}", idle)
+        report(f"idle {arguments.source} memory", tree_memory(pid))
 
 
 def _cost(pid: int, work: Callable[[], None]) -> float:
