@@ -23,7 +23,7 @@ help:
 	@echo "make quick        linters, types, contracts, and the tests of statements and plans: a minute and a half"
 	@echo "make unit         all tests without Spark and servers: ten minutes"
 	@echo "make cover        all tests with line coverage; fails if it is low"
-	@echo "make soak         the tests of several minutes each, which 'make test' skips"
+	@echo "make soak         the tests of several minutes each, which 'make test' skips, and the figures"
 	@echo "make test-latest  all tests with the newest versions that pyproject.toml allows"
 	@echo "make test-lowest  all tests with the lowest ones"
 	@echo "make docs         build the site of the documentation into build/site"
@@ -78,10 +78,11 @@ pytest: $(INSTALLED_DEV) archive kafka programs
 cover: $(INSTALLED_DEV) archive kafka programs
 	$(PYTEST) --cover
 
-# tests that take too long for every change, for example for a nightly job
+# what takes too long for every change, for example for a nightly job: tests, and the comparison of figures
 soak: $(INSTALLED_DEV) archive kafka yarn programs $(POSTGRES) $(KUBERNETES) $(READERS)
 	$(PYTEST) -m soak
 	$(PYTEST) -m hypothesis --hypothesis-profile random
+	$(BIN)/python -m bench.regress
 
 # table readers that need other versions of packages than SinkQL
 $(READERS):

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from bench.common import HOME, median, read_back, run_sinkql, run_spark, script, show
 from bench.data import EVENT_COLUMNS, write_events
+from bench.figure import report
 from bench.meter import Cost
 
 _FILES_A_COMMIT = 2
@@ -59,6 +60,7 @@ def main() -> None:
         ]
     )
     print(f"sinkql is {rates['sinkql'] / rates['spark iceberg sink']:.2f} times as fast")
+    report("append", *rates.values())
 
 
 def _run(name: str, source: Path, work: Path, cores: int) -> Cost:

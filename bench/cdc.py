@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.common import HOME, ROOT, captured_script, show
+from bench.figure import report
 from bench.meter import ENVIRONMENT, measure, tree_cpu
 from bench.peer import class_path, flink_command
 
@@ -96,6 +97,7 @@ def main() -> None:
     sizes = _Sizes(arguments.rows, arguments.updates, arguments.cores)
     home = HOME / "cdc"
     shutil.rmtree(home, ignore_errors=True)
+    found: dict[str, tuple[float, float]] = {}
     table = [("what", "rows a CPU-second", "updates a CPU-second", "CPU-s", "CPU-s without rows")]
     ways = {"log": _log, "debezium": _debezium, "table": _table, "flink": _flink}
     with postgres({"max_wal_size": "8GB", "max_replication_slots": "20"}, segment_mb=16) as server:
@@ -107,10 +109,15 @@ def main() -> None:
             server.execute(_ROWS.format(last=sizes.rows - 1), database)
             idle, first, then = ways[name](server, database, folder, sizes)
             rates = (sizes.rows / max(0.01, first - idle), sizes.updates / max(0.01, then - idle))
+            found[name] = rates
             table.append((name, *(f"{each:,.0f}" for each in rates), f"{first:.1f} and {then:.1f}", f"{idle:.1f}"))
             print(table[-1], flush=True)
             server.drop(database)
     show(table)
+    for figure, ours, theirs in (("cdc", "table", "flink"), ("cdc log", "log", "debezium")):
+        if {ours, theirs} <= found.keys():
+            for number, part in enumerate(("rows", "updates")):
+                report(f"{figure} {part}", found[ours][number], found[theirs][number])
 
 
 def _update(server: Postgres, database: str, sizes: _Sizes) -> None:

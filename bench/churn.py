@@ -193,7 +193,9 @@ def main() -> None:
         loop.maintenance.budget.share = arguments.share / 100
     idle = [0.0]
     loop.maintenance.budget.clock = lambda: time.monotonic() + idle[0]
-    spent = _metered(loop)
+    maintenance = loop.writer.maintenance
+    assert maintenance is not None
+    spent = _metered(maintenance, "maintain")
     loop.start(epoch=1)
     step = _stepper(loop)
     step()

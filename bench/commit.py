@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.common import HOME, ROOT, median
+from bench.figure import report
 from bench.meter import ENVIRONMENT, tree_cpu, tree_memory
 
 _WARM_UP = 10
@@ -79,6 +80,8 @@ def main() -> None:
             f"{apart:.0f} ms apart; load {os.getloadavg()[0]:.1f}",
             flush=True,
         )
+        report(f"commit {pipeline}", median(cpu[0]))
+        report(f"commit {pipeline} memory", memory)
 
 
 @dataclass(frozen=True, slots=True)

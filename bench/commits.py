@@ -4,9 +4,9 @@
 
 Runs without Spark, like `bench.growth`. A young sink, with 300 commits, and an old one run in two processes. Then they
 commit in turns, twenty times each, so that a loaded machine slows both. Old snapshots expire from commit 120 on. Prints
-the CPU of a commit of both and the ratio, the share of maintenance in the CPU, the largest metadata.json, the most
-manifests at any time, and the files of the sink's state folder. After a final cleanup, prints how many files the
-table's folder has, and how many of them nothing references.
+the CPU of a commit of both and the ratio, the share of maintenance in the CPU, the CPU of the expiry in a turn, the
+largest metadata.json, the most manifests at any time, and the files of the sink's state folder. After a final cleanup,
+prints how many files the table's folder has, and how many of them nothing references.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
 from bench.common import HOME, ROOT, show
+from bench.figure import report
 from bench.growth import Numbers, _open, _stepper
-from sinkql.connector_api.stream import Compacted
-from sinkql.runtime.batch.loop import BatchLoop
+from sinkql.connectors.iceberg.write import maintenance as iceberg_maintenance
 
 _LOOK_EVERY = 20
 _TURN = 20
@@ -54,15 +54,17 @@ class Most:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """CPU seconds of some commits, with the seconds of maintenance among them; sizes until then."""
+    """CPU seconds of some commits, with those of maintenance, and of expiry as a part of it; sizes until then."""
 
     cpu: float
     maintenance: float
+    expiry: float
     most: Most
     state_files: int
 
     def __add__(self, other: Cost) -> Cost:
-        return Cost(self.cpu + other.cpu, self.maintenance + other.maintenance, other.most, other.state_files)
+        parts = self.cpu + other.cpu, self.maintenance + other.maintenance, self.expiry + other.expiry
+        return Cost(*parts, other.most, other.state_files)
 
 
 class Sink:
@@ -112,31 +114,30 @@ def _serve(connection: Connection, folder: Path, arguments: argparse.Namespace) 
     sys.path.insert(0, str(ROOT / "tests"))
     keys = None if arguments.kind == "append" else arguments.keys
     loop = _open(folder, arguments.kind, Numbers(arguments.rows, keys, anyhow=True))
-    spent, step, most = _metered(loop), _stepper(loop), Most()
+    maintenance = loop.writer.maintenance
+    assert maintenance is not None
+    spent, expiry = _metered(maintenance, "maintain"), _metered(iceberg_maintenance, "expire")
+    step, most = _stepper(loop), Most()
     loop.start(epoch=1)
     while commits := connection.recv():
-        before = spent[0]
+        before = spent[0], expiry[0]
         cpu = _commit(step, commits, folder, most)
         files = sum(len(names) for _, _, names in os.walk(folder / "state"))
-        connection.send(Cost(cpu, spent[0] - before, most, files))
+        connection.send(Cost(cpu, spent[0] - before[0], expiry[0] - before[1], most, files))
     loop.maintenance.optimize(lambda: True)
 
 
-def _metered(loop: BatchLoop) -> list[float]:
-    """Meter the writer's maintenance; return a list whose only item is its CPU seconds."""
-    maintenance = loop.writer.maintenance
-    assert maintenance is not None
-    spent, maintain = [0.0], maintenance.maintain
+def _metered(owner: object, name: str) -> list[float]:
+    """Meter a function of an object or a module; return a list whose only item is its CPU seconds."""
+    function, spent = getattr(owner, name), [0.0]
 
-    def metered(
-        go_on: Callable[[bool], bool] = lambda begun: True, *, interval: timedelta | None = None
-    ) -> Sequence[Compacted]:
+    def metered(*arguments: Any, **options: Any) -> Any:
         began = time.process_time()
-        done = maintain(go_on, interval=interval)
+        done = function(*arguments, **options)
         spent[0] += time.process_time() - began
         return done
 
-    maintenance.maintain = metered  # type: ignore[method-assign]  # to meter it
+    setattr(owner, name, metered)
     return spent
 
 
@@ -154,6 +155,7 @@ def _commit(step: Callable[[], None], commits: int, folder: Path, most: Most) ->
 
 def _print(first: Cost, last: Cost, whole: Cost, arguments: argparse.Namespace) -> None:
     window = arguments.window
+    expiry = [cost.expiry / window * _TURN * 1000 for cost in (first, last)]
     show(
         [
             (arguments.kind, "value"),
@@ -164,11 +166,15 @@ def _print(first: Cost, last: Cost, whole: Cost, arguments: argparse.Namespace) 
             ),
             ("ratio", f"{last.cpu / first.cpu:.2f}"),
             ("maintenance, share of the CPU", f"{whole.maintenance / whole.cpu:.2f}"),
+            (f"expiry in {_TURN} commits, ms", f"{expiry[0]:.1f} and {expiry[1]:.1f}"),
             ("largest metadata.json, KB", f"{whole.most.metadata / 1024:.0f}"),
             ("most manifests", str(whole.most.manifests)),
             ("files of the state folder", f"{first.state_files} and {last.state_files}"),
         ]
     )
+    report(f"commits {arguments.kind}", last.cpu / window * 1000, first.cpu / window * 1000)
+    report(f"commits {arguments.kind} expiry", *reversed(expiry))
+    report(f"commits {arguments.kind} files", last.state_files)
 
 
 def _print_files(folder: Path) -> None:

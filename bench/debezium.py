@@ -28,6 +28,7 @@ from typing import Any
 
 from bench.common import HOME, ROOT, median, read_back, run_sinkql, show
 from bench.data import EVENT_COLUMNS
+from bench.figure import report
 from bench.kafka import PARTITIONS, send
 from bench.meter import Cost
 from bench.peer import FLINK_EVENTS, flink_topic, run_flink_kafka
@@ -115,6 +116,8 @@ def main() -> None:
             rates.append(_run(broker, name, run + 1, arguments))
     table = [(name, *(f"{median(each):,.0f}" for each in zip(*rates, strict=True))) for name, rates in found.items()]
     show([("upsert", "changes/CPU-s", "changes/s", "start-up CPU-s", "peak MB"), *table])
+    for name in found.keys() - {"sinkql"} if "sinkql" in found else ():
+        report(f"debezium beside {name}", *(median([each[0] for each in found[way]]) for way in ("sinkql", name)))
 
 
 def _run(broker: Any, name: str, run: int, arguments: argparse.Namespace) -> Sequence[float]:

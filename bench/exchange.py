@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.common import HOME, median, read_back, run_sinkql, show
+from bench.figure import report
 from bench.meter import Cost
 
 _FILE = 250_000
@@ -85,7 +86,8 @@ def _compare(kind: str, home: Path, arguments: argparse.Namespace) -> None:
         for way, (ns, cpu, wall, peak) in medians.items()
     ]
     show([(kind, "ns a row", "CPU-s", "wall s", "peak MB"), *table])
-    print(f"{kind}: blobs take {medians['blobs'][0] / medians['rows'][0]:.2f} of the CPU of rows\n", flush=True)
+    print(f"{kind}: blobs take {medians['blobs'][0] / medians['rows'][0]:.2f} of the CPU of rows", flush=True)
+    report(f"exchange {kind}", *(figures[0] for figures in medians.values()))
 
 
 def _run(kind: str, way: str, home: Path, rows: int, cores: int) -> tuple[Cost, Any]:

@@ -33,6 +33,7 @@ from typing import Any
 import numpy as np
 
 from bench.common import HOME, ROOT, show
+from bench.figure import report
 from bench.meter import ENVIRONMENT, tree_cpu
 from bench.spans import BATCH, COMMITTING, PUBLISHING, Span, Timeline, beginning, ended, read
 from bench.spans import table as table_of
@@ -103,6 +104,7 @@ def main() -> None:
         show(table_of([*found.spans, *found.reader.looks], found.began, found.ended))
         print()
         table.append((source, *found.figures()))
+        report(f"freshness {source}", np.percentile(found.late, 99))
     show(table)
 
 

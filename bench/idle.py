@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from bench.common import HOME, ROOT, running
+from bench.figure import report
 from bench.meter import tree_cpu, tree_memory
 
 if TYPE_CHECKING:
@@ -80,6 +81,8 @@ def _measure(home: Path, source: _Source, arguments: argparse.Namespace) -> None
                 f"{tree_memory(pid):.0f} MB; {count} commits, {(busy - idle) * rounds * interval / count:.0f} CPU-ms "
                 f"each; changes waited {waits[len(waits) // 2]:.1f} s for a commit, {waits[-1]:.1f} s at most"
             )
+        report(f"idle {arguments.source}", idle)
+        report(f"idle {arguments.source} memory", tree_memory(pid))
 
 
 def _cost(pid: int, work: Callable[[], None]) -> float:

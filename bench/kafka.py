@@ -27,6 +27,7 @@ from typing import Any
 
 from bench.common import HOME, ROOT, median, read_back, run_sinkql, run_spark, show
 from bench.data import EVENT_COLUMNS, write_events
+from bench.figure import report
 from bench.meter import Cost
 from bench.peer import FLINK_EVENTS, flink_topic, jars, run_flink_kafka
 from sinkql import physical
@@ -179,6 +180,7 @@ def _pipelines(
     starts: dict[str, list[float]] = {name: [] for name in ways}
     rates: dict[str, list[float]] = {name: [] for name in ways}
     by_wall: dict[str, list[float]] = {name: [] for name in ways}
+    peaks: dict[str, list[float]] = {name: [] for name in ways}
     for run in range(arguments.runs):
         for way in ways:
             costs = {}
@@ -193,9 +195,14 @@ def _pipelines(
             more = arguments.rows - _WARM_UP
             rates[way].append(more / (costs["large"].cpu_s - costs["small"].cpu_s))
             by_wall[way].append(more / (costs["large"].wall_s - costs["small"].wall_s))
+            peaks[way].append(costs["large"].peak_mb)
             cost = f"start-up {starts[way][-1]:.1f} CPU-s, {costs['large'].peak_mb:,.0f} MB"
             rate = f"{rates[way][-1]:,.0f} rows/CPU-s, {by_wall[way][-1]:,.0f} rows/s"
             print(f"run {run + 1}, {way}: {rate}, {cost}", flush=True)
+    if arguments.format == "json" and "sinkql" in ways:
+        for way in set(ways) - {"sinkql"}:
+            report(f"kafka beside {way}", median(rates["sinkql"]), median(rates[way]))
+        report("kafka memory", median(peaks["sinkql"]), median(peaks["flink"]) if "flink" in ways else None)
     for way in ways:
         yield way, f"{median(starts[way]):.1f}", f"{median(rates[way]):,.0f}", f"{median(by_wall[way]):,.0f}"
 

@@ -2,8 +2,8 @@
 
     python -m bench.once [--runs 3] [--against TREE]
 
-Prints the median CPU and wall seconds of the whole process tree. `--against` alternates with another checkout of
-SinkQL, and prints the ratio. The archive of Spark's classes is created before.
+Prints the median CPU and wall seconds of the whole process tree, in turns with a cluster whose EXECUTION is SPARK.
+`--against` takes turns with another checkout of SinkQL instead. The archive of Spark's classes is created before.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import sys
 from pathlib import Path
 
 from bench.common import HOME, ROOT, median, run_sinkql, show
+from bench.figure import report
 from bench.meter import Cost
 
 _CREATED = (
-    "CREATE CLUSTER bench (SIZE = 'local[2]');\n"
+    "CREATE CLUSTER bench (SIZE = 'local[2]'{execution});\n"
     "CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');\n"
     "CREATE SOURCE s (id bigint NOT NULL, name text) FROM FILES (PATH = 'in') FORMAT JSON;\n"
     "CREATE MATERIALIZED VIEW v AS SELECT name, count(*) AS n FROM s GROUP BY name;\n"
@@ -37,26 +38,30 @@ def main() -> None:
     parser.add_argument("--sinks", nargs="*", choices=list(_SINKS), default=["append"])
     arguments = parser.parse_args()
     subprocess.run([sys.executable, "-m", "sinkql.runtime.spark.class_archive_run"], check=True, cwd=ROOT)
-    trees = [ROOT, *([arguments.against] if arguments.against is not None else [])]
-    rows = [["", *("CPU s" for _ in trees), *("wall s" for _ in trees), "ratio of CPU"]]
+    other = "with Spark" if arguments.against is None else str(arguments.against)
+    sides = [(ROOT, ""), (ROOT, ", EXECUTION = SPARK") if arguments.against is None else (arguments.against, "")]
+    rows = [["", "CPU s", other, "wall s", other, "ratio of CPU"]]
     for name in arguments.sinks:
-        costs: list[list[Cost]] = [[] for _ in trees]
+        costs: list[list[Cost]] = [[], []]
         for _ in range(arguments.runs):
-            for tree, found in zip(trees, costs, strict=True):
-                found.append(_cost(name, tree))
+            for (tree, execution), found in zip(sides, costs, strict=True):
+                found.append(_cost(name, tree, execution))
         cpu = [median([each.cpu_s for each in found]) for found in costs]
         wall = [median([each.wall_s for each in found]) for found in costs]
-        rows.append([name, *(f"{each:.1f}" for each in (*cpu, *wall)), f"{cpu[0] / cpu[-1]:.2f}"])
+        rows.append([name, *(f"{each:.1f}" for each in (*cpu, *wall)), f"{cpu[0] / cpu[1]:.2f}"])
+        if arguments.against is None:
+            report(f"once {name}", *cpu)
+            report(f"once {name} wall", wall[0])
     show(rows)
 
 
-def _cost(name: str, tree: Path) -> Cost:
+def _cost(name: str, tree: Path, execution: str) -> Cost:
     work = HOME / "once"
     shutil.rmtree(work, ignore_errors=True)
     (work / "in").mkdir(parents=True)
     (work / "in" / "a.json").write_text('{"id": 1, "name": "a"}\n')
     sink = f"CREATE SINK k IN CLUSTER bench FROM {_SINKS[name]} WITH (COMMIT INTERVAL = '1s');\n"
-    return run_sinkql(_CREATED + sink, work, tree=tree)
+    return run_sinkql(_CREATED.format(execution=execution) + sink, work, tree=tree)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from bench.cdc import _ROWS, _TABLE
 from bench.common import HOME, ROOT, captured_script, median, run_sinkql, show
+from bench.figure import report
 
 if TYPE_CHECKING:
     from sinkql.connector_api.cdc import Key
@@ -74,6 +75,7 @@ def _print_reader(server: Postgres, databases: dict[int, str], repeat: int) -> N
         own = median(reader[way])
         rows.append((way, f"{own:,.0f}", f"{own / base:.2f}", f"{median(backends[way]):,.0f}"))
     show(rows)
+    report("snapshot reader", median(reader["ADBC"]), base)
 
 
 def _read(server: Postgres, database: str, rows: int, way: str) -> tuple[float, float]:
@@ -120,6 +122,7 @@ def _print_table(server: Postgres, databases: dict[int, str]) -> None:
     slope = (many - few) / (costs[many].cpu_s - costs[few].cpu_s)
     spent = ", ".join(f"{cost.cpu_s:.1f} CPU-s and {cost.wall_s:.0f} s for {rows:,}" for rows, cost in costs.items())
     print(f"to an Iceberg table: {slope:,.0f} rows a CPU-second ({spent}; {costs[many].peak_mb:,.0f} MB)")
+    report("snapshot table", slope)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.common import HOME, median, read_back, run_sinkql, run_spark, show
+from bench.figure import report
 from bench.meter import Cost
 from bench.peer import run_flink_files
 
@@ -207,6 +208,7 @@ def _compare(costs: dict[str, list[tuple[Cost, Cost]]], other: str, rows: int, *
     mine, theirs = (_rate(costs[name], rows) for name in ("sinkql", other))
     wanted = f"; goal: at least {asked}" if asked else ""
     print(f"sinkql is {mine / theirs:.1f} times as fast as {other}{wanted}", flush=True)
+    report(f"views beside {other}", mine, theirs)
 
 
 def _rate(pairs: list[tuple[Cost, Cost]], rows: int) -> float:

@@ -3,8 +3,8 @@
     python -m bench.workers [--runs 5] [--against TREE] [--job append] [--every]
 
 Prints the least CPU seconds, with the path that a local Spark sets and the modules of one job: JSON files into an
-append or upsert sink, or an aggregate. `--every` loads the modules of all connectors. `--against` alternates with
-another checkout of SinkQL, and prints the ratio.
+append or upsert sink, or an aggregate. `--every` loads the modules of all connectors. Takes turns with PySpark's own
+parent process, which loads none of them, and with another checkout of SinkQL if `--against` names one.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 import pyspark
 
 from bench.common import ROOT, show
+from bench.figure import report
 
 _ARCHIVES = Path(pyspark.__file__).parent / "python" / "lib"
 _SOURCE = "CREATE SOURCE events (k bigint NOT NULL, v bigint) FROM FILES (PATH = '/in') FORMAT JSON;"
@@ -40,11 +41,12 @@ except ImportError:  # an older checkout
 else:
     print(*task_modules(sinkql.compile(sys.argv[1]).jobs if sys.argv[1] else None), sep=",")
 """
+_DAEMON = "sinkql.runtime.spark.daemon"
 _IMPORT = """
 import sys, time
 start = time.process_time()
 sys.argv = ["daemon", "pyspark.worker"]
-import sinkql.runtime.spark.daemon
+import {daemon}
 print(time.process_time() - start)
 """
 
@@ -57,23 +59,29 @@ def main() -> None:
     parser.add_argument("--every", action="store_true")
     arguments = parser.parse_args()
     script = "" if arguments.every else _SCRIPTS[arguments.job]
-    trees = [ROOT, *([arguments.against] if arguments.against is not None else [])]
-    seconds: list[list[float]] = [[] for _ in trees]
+    sides = [(ROOT, _DAEMON), (ROOT, "pyspark.daemon")]
+    sides += [(arguments.against, _DAEMON)] if arguments.against is not None else []
+    seconds: list[list[float]] = [[] for _ in sides]
     for _ in range(arguments.runs):
-        for tree, measured in zip(trees, seconds, strict=True):
-            measured.append(_import_seconds(tree, script))
+        for (tree, daemon), measured in zip(sides, seconds, strict=True):
+            measured.append(_import_seconds(tree, script, daemon))
     least = [min(measured) for measured in seconds]
-    rows = [("checkout", "CPU s", "ratio")]
-    rows += [(str(tree), f"{cpu:.2f}", f"{least[0] / cpu:.2f}") for tree, cpu in zip(trees, least, strict=True)]
+    rows = [("checkout", "module", "CPU s", "ratio")]
+    rows += [
+        (str(tree), daemon, f"{cpu:.2f}", f"{least[0] / cpu:.2f}")
+        for (tree, daemon), cpu in zip(sides, least, strict=True)
+    ]
     show(rows)
+    if not arguments.every:
+        report(f"workers {arguments.job}", *least[:2])
 
 
-def _import_seconds(tree: Path, script: str) -> float:
+def _import_seconds(tree: Path, script: str, daemon: str) -> float:
     modules = _run(_MODULES, script, tree=tree, environment={**os.environ, "PYTHONPATH": str(tree)})
     archives = sorted(_ARCHIVES.glob("*.zip"), reverse=True)  # before other modules, as in Spark
     path = os.pathsep.join([*map(str, archives), str(tree)])
     environment = {**os.environ, "PYTHONPATH": path, "SINKQL_TASKS": modules.strip()}
-    return float(_run(_IMPORT, tree=tree, environment=environment))
+    return float(_run(_IMPORT.format(daemon=daemon), tree=tree, environment=environment))
 
 
 def _run(script: str, *arguments: str, tree: Path, environment: dict[str, str]) -> str:
