@@ -118,13 +118,13 @@ class JsonChanges:
         self, places: Sequence[int], values: Sequence[bytes], failures: Failures
     ) -> Iterator[tuple[Mapping[str, Encoding], Sequence[int], Sequence[Any]]]:
         """Yield the changes in messages by the encoding of their values, with their places; None has no row."""
-        known = self._schemas.payloads(values)
+        enveloped = self._schemas.payloads(values)
         payloads = None
-        if known is not None:
+        if enveloped is not None:
             with suppress(*_ERRORS):  # their texts are about the payload, and not about the message
-                payloads = list(map(self._decode_payload, known[1]))
-        if known is not None and payloads is not None:
-            yield known[0], places, payloads
+                payloads = list(map(self._decode_payload, enveloped[1]))
+        if enveloped is not None and payloads is not None:
+            yield enveloped[0], places, payloads
             return
         places, messages = self._messages(places, values, failures)
         if list(map(_PAYLOAD, messages)).count(msgspec.UNSET) == len(messages):
@@ -264,17 +264,17 @@ class _Rows:
 class _Schemas:
     """The encodings of schemas; the messages of a table repeat their schema byte by byte."""
 
-    _known: dict[bytes, Mapping[str, Encoding]] = field(default_factory=dict)
+    _by_schema: dict[bytes, Mapping[str, Encoding]] = field(default_factory=dict)
     _head: bytes = b""
     _last: Mapping[str, Encoding] = field(default_factory=dict)
 
     def encodings(self, schema: bytes) -> Mapping[str, Encoding]:
         """Return the encodings of the fields of rows."""
-        encodings = self._known.get(schema)
+        encodings = self._by_schema.get(schema)
         if encodings is None:
-            if len(self._known) >= _MOST_SCHEMAS:
-                self._known.clear()
-            encodings = self._known[schema] = _read_schema(schema)
+            if len(self._by_schema) >= _MOST_SCHEMAS:
+                self._by_schema.clear()
+            encodings = self._by_schema[schema] = _read_schema(schema)
         if encodings is not self._last:
             self._head, self._last = b'{"schema":%b,"payload":' % schema, encodings
         return encodings
