@@ -54,7 +54,9 @@ decoded = lambda: typed.decoder(Whole).decode(b'{"value":{"type":"Of7","one":nul
 """
 _ELSEWHERE = re.compile(r"msgspec\.(convert\(|(json|msgpack)\.Decoder\(|(json|msgpack)\.decode\(.*\btype=)")
 _WITH_ITS_MODULE = re.compile(r"_[A-Z]+ = ")
-_OF_TYPES_MADE_THERE = re.compile(r"Decoder\((msgspec\.defstruct|list\[_decoded_as|self\._key_row|type_, float_hook)")
+_OF_TYPES_MADE_THERE = re.compile(
+    r"Decoder\((msgspec\.defstruct|list\[decoded_as|self\._(key_row|payload)|type_, float_hook)"
+)
 
 
 @pytest.mark.parametrize("given", [_JOB, _TYPES], ids=["jobs", "types"])
