@@ -68,7 +68,7 @@ class _Rows:
             id_, self.next = self.next, self.next + 1
             self.versions[id_] = 0
             self._there.append(id_)
-            yield id_ % PARTITIONS, _change(b"null", _row(id_, 0), b"c")
+            yield id_ % PARTITIONS, _change(b"null", event_row(id_, 0), b"c")
 
     def changes(self, count: int) -> Iterator[tuple[int, bytes]]:
         """Yield partitions and messages of changes to rows."""
@@ -79,10 +79,10 @@ class _Rows:
                 continue
             place = self._random.randrange(len(self._there))
             id_ = self._there[place]
-            before = _row(id_, self.versions[id_])
+            before = event_row(id_, self.versions[id_])
             if kind < 0.95:
                 self.versions[id_] += 1
-                yield id_ % PARTITIONS, _change(before, _row(id_, self.versions[id_]), b"u")
+                yield id_ % PARTITIONS, _change(before, event_row(id_, self.versions[id_]), b"u")
                 continue
             self._there[place] = self._there[-1]
             self._there.pop()
@@ -172,7 +172,8 @@ def _qty(id_: int, version: int) -> int:
     return (id_ * 7 + version) % 1000
 
 
-def _row(id_: int, version: int) -> bytes:
+def event_row(id_: int, version: int) -> bytes:
+    """Return the JSON of a row; `version` is the number of its last change."""
     return (
         b'{"id":%d,"user_id":%d,"qty":%d,"price":%d.25,"discount":0.%02d,"sku":"sku-%05d","country":"DE",'
         b'"note":"change %d of order %d","ts":"2026-01-%02dT12:30:15.%06dZ","active":true}'

@@ -1,4 +1,7 @@
-"""Measure decoding CSV and JSON by column type: rows per CPU-second, and how much slower than text."""
+"""Measure decoding CSV and JSON by column type: rows per CPU-second, and how much slower than text.
+
+Also measures Debezium's updates with and without a schema in each message, compared with their new rows as plain JSON.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,19 @@ import uuid
 from collections.abc import Callable
 from io import BytesIO, StringIO
 
+from bench.data import EVENT_COLUMNS
+from bench.debezium import event_row
 from sinkql.connector_api.stream import Decoder
 from sinkql.decode.csv import CsvRows
 from sinkql.decode.csv_options import Form
+from sinkql.decode.debezium import JsonChanges
 from sinkql.decode.json_lines import JsonDecoder
 from sinkql.logical.type import BIGINT, TEXT, TIMESTAMPTZ, parse_type
 from sinkql.physical import Column
 
 ROWS = 50_000
+_MESSAGES = 8192
+"""The messages that a source decodes together."""
 OTHERS = (
     Column("id", BIGINT),
     Column("name", TEXT),
@@ -36,6 +44,39 @@ def main() -> None:
             typed, plain = _pair(decoders, data)
             rate = ROWS / typed / 1e6
             print(f"{format_:5} {type_:17} {rate:6.3f} M rows/CPU-s, {typed / plain:5.2f} x the time of text")
+    for name, head, tail in (("no schema", b"", b""), ("a schema", _schema(), b"}")):
+        update, plain = _updates(head, tail)
+        rate = ROWS / update / 1e6
+        print(f"Debezium, {name:11} {rate:6.3f} M rows/CPU-s, {update / plain:5.2f} x the time of plain JSON")
+
+
+def _schema() -> bytes:
+    """Return the begin of a message with the schema of its rows, as Kafka Connect's converter writes it."""
+    fields = [{"type": "string", "optional": True, "field": name} for name in EVENT_COLUMNS]
+    rows = [{"type": "struct", "fields": fields, "optional": True, "field": field} for field in ("before", "after")]
+    schema = {"type": "struct", "fields": rows, "optional": False, "name": "server.public.events.Envelope"}
+    return b'{"schema":%b,"payload":' % json.dumps(schema, separators=(",", ":")).encode()
+
+
+def _updates(head: bytes, tail: bytes) -> tuple[float, float]:
+    """Return the CPU seconds of updates, with a head and a tail each, and of their new rows, the best of five runs."""
+    columns = tuple(Column(name, parse_type(type_), nullable=name != "id") for name, type_ in EVENT_COLUMNS.items())
+    rows = [event_row(id_, 1) for id_ in range(ROWS)]
+    updates = [b'%b{"before":%b,"after":%b,"op":"u"}%b' % (head, row, row, tail) for row in rows]
+    changes, plain = JsonChanges(columns, ("id",)), JsonDecoder(columns)
+    decoders: tuple[Callable[[slice], int], ...] = (
+        lambda part: changes.decode(None, updates[part]).batch.num_rows,
+        lambda part: sum(found.batch.num_rows for found in plain.decode_lines(rows[part])),
+    )
+    best = [float("inf"), float("inf")]
+    for _ in range(5):
+        for place, decode in enumerate(decoders):
+            begun = time.process_time()
+            count = sum(decode(slice(first, first + _MESSAGES)) for first in range(0, ROWS, _MESSAGES))
+            best[place] = min(best[place], time.process_time() - begun)
+            if count != ROWS:
+                raise RuntimeError(f"decoded {count} rows, expected {ROWS}")
+    return best[0], best[1]
 
 
 def _values(seed: random.Random) -> dict[str, Callable[[], str]]:
