@@ -293,16 +293,15 @@ def _background(command: list[str], environment: Mapping[str, str]) -> Iterator[
             process.wait()
 
 
-_SINKQL = ("-I", "-S", str(ROOT / "tests" / "support" / "fork_order.py"))
-
-
 def _programs() -> Path:
     """Return the folder `.programs` in the working folder, with the commands that pages use."""
     folder = Path(".programs").resolve()
     if not folder.is_dir():
         folder.mkdir()
-        for name, arguments in {"sinkql": _SINKQL, "pytest": ("-m", "pytest"), "python": (), "python3": ()}.items():
-            command = [sys.executable, *arguments, *((forked.server(),) if arguments is _SINKQL else ())]
+        sinkql = forked.command() if forked.can_fork(os.environ) else (sys.executable, "-m", "sinkql")
+        python = (sys.executable,)
+        programs = {"sinkql": sinkql, "pytest": (*python, "-m", "pytest"), "python": python, "python3": python}
+        for name, command in programs.items():
             (folder / name).write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
             (folder / name).chmod(0o755)
     return folder

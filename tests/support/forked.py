@@ -33,7 +33,16 @@ _FREE = "PYTHONPATH"
 def can_fork(environment: Mapping[str, str]) -> bool:
     """Return whether a forked process would behave like one that starts with these variables."""
     names = {name for name in (*environment, *os.environ) if name.startswith(_FIXED) and name != _FREE}
-    return hasattr(os, "pidfd_open") and all(environment.get(name) == os.environ.get(name) for name in names)
+    return _has_pidfd() and all(environment.get(name) == os.environ.get(name) for name in names)
+
+
+@cache
+def _has_pidfd() -> bool:
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except (AttributeError, OSError):  # not Linux, or refused by a sandbox
+        return False
+    return True
 
 
 class ForkedProcess:
@@ -116,6 +125,11 @@ class ForkedProcess:
                 self.returncode = exit_code(self._connection)
                 self._connection.close()
             return self.returncode
+
+
+def command() -> tuple[str, ...]:
+    """Return a program that is `sinkql`, for shells: it passes signals on, and ends with the exit code."""
+    return sys.executable, "-I", "-S", str(Path(__file__).with_name("fork_order.py")), server()
 
 
 @cache
