@@ -242,14 +242,14 @@ def ancestry(table: Table) -> Iterator[Snapshot]:
     current, later = table.metadata.current_snapshot_id, dict[int, Snapshot]()
     earlier = iter(reversed(table.metadata.snapshots))
     while current is not None:
-        found = later.get(current)
-        while found is None and (snapshot := next(earlier, None)) is not None:
+        ancestor = later.get(current)
+        while ancestor is None and (snapshot := next(earlier, None)) is not None:
             later[snapshot.snapshot_id] = snapshot
-            found = later.get(current)
-        if found is None:
+            ancestor = later.get(current)
+        if ancestor is None:
             return
-        yield found
-        current = found.parent_snapshot_id
+        yield ancestor
+        current = ancestor.parent_snapshot_id
 
 
 def own_checkpoint(snapshot: Snapshot, sink: str) -> dict[str, str] | None:

@@ -53,8 +53,8 @@ class SnapshotTexts:
         earlier = self._texts.get(metadata.table_uuid, {})
         texts = {}
         for snapshot in metadata.snapshots:
-            known, text = earlier.get(snapshot.snapshot_id, (None, ""))
-            if known is not snapshot and known != snapshot:
+            written, text = earlier.get(snapshot.snapshot_id, (None, ""))
+            if written is not snapshot and written != snapshot:
                 text = snapshot.model_dump_json(**options)
             texts[snapshot.snapshot_id] = snapshot, text
         self._texts[metadata.table_uuid] = texts
