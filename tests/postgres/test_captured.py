@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import shutil
+import signal
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +35,8 @@ from sinkql.session.sink.capture_directory import CatalogCaptureDirectory
 from sinkql.session.sink.workload import CatalogWorkload
 from support.catalog import server_url
 from support.command import start
+from support.cpu_account import descends
+from support.fault import armed
 from support.patience import Deadline
 from support.postgres import Postgres
 from support.postgres import postgres as postgres_server
@@ -118,16 +123,33 @@ def test_how_far_a_source_is_can_be_asked(tmp_path: Path, database: psycopg.Conn
 def test_run_tells_how_far_a_first_snapshot_is(tmp_path: Path, database: psycopg.Connection[tuple[Any, ...]]) -> None:
     info = database.info
     (tmp_path / "p.sql").write_text(_SQL.format(folder=tmp_path, port=info.port, database=info.dbname))
-    with database.transaction():
-        database.execute("LOCK TABLE orders IN ACCESS EXCLUSIVE MODE")  # the snapshot waits for it
-        running = start("exec", "p.sql", "--once", folder=tmp_path)
-        first = running.wait_for(lambda event: event.get("event") == "snapshotting")
+    # the capture's process stops before its first chunk is in the log
+    running = start("exec", "p.sql", "--once", folder=tmp_path, environment=armed("chunk-read=stop"))
+    first = running.wait_for(lambda event: event.get("event") == "snapshotting")
+    _continue(running.process.pid)
     last = running.wait_for(lambda event: event.get("event") == "snapshotting" and event["done"])
     assert running.end() == 0
     assert not first["done"]
     assert {name: last[name] for name in ("sink", "rows", "of_rows", "chunks", "of_chunks")} == {
         "sink": "materialize.public.a", "rows": 1000, "of_rows": 1000, "chunks": 1, "of_chunks": 1,
     }  # fmt: skip
+
+
+def _continue(ancestor: int) -> None:
+    """Continue the descendant of a process that has stopped, when it has."""
+    deadline = Deadline()
+    while True:
+        states: dict[int, tuple[str, int]] = {}
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):
+                state, parent = path.read_text().rpartition(")")[2].split()[:2]
+                states[int(path.parent.name)] = state, int(parent)
+        parents = {pid: parent for pid, (_, parent) in states.items()}
+        for pid, (state, _) in states.items():
+            if state == "T" and descends(pid, ancestor, parents):
+                os.kill(pid, signal.SIGCONT)
+                return
+        deadline.check("a process that has stopped")
 
 
 def _asked(session: Session, which: str, columns: str) -> dict[str, tuple[Any, ...]]:

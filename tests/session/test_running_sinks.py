@@ -105,8 +105,13 @@ def test_an_error_that_comes_while_sinks_stop_is_raised_at_the_end() -> None:
 
 def test_the_error_of_the_caller_comes_first() -> None:
     last = _said("stopped", why="failed", error=_error("SQ4201"))
-    with pytest.raises(ZeroDivisionError), _running(_said("started"), last=last):
-        raise ZeroDivisionError
+    with pytest.raises(ZeroDivisionError), _running(_said("committed", rows=1), last=last) as sinks:
+        _fail_after_a_commit(sinks)
+
+
+def _fail_after_a_commit(sinks: RunningSinks) -> None:
+    sinks.wait_for_commit()  # a signal during the start of Python might be lost
+    raise ZeroDivisionError
 
 
 def test_a_sink_that_another_stops_is_not_waited_for() -> None:

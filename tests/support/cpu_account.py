@@ -102,7 +102,7 @@ class CpuAccount:
         parents = {pid: parent for pid, (parent, _, _) in found.items()}
         for pid, (_, began, seconds) in found.items():
             process = pid, began
-            if process not in self._kinds and not _descends(pid, own, parents):
+            if process not in self._kinds and not descends(pid, own, parents):
                 continue
             if process not in self._kinds:
                 self._kinds[process] = "pytest" if pid == own else _kind(pid)
@@ -119,7 +119,8 @@ def _kind(pid: int) -> str:
     return "other"
 
 
-def _descends(pid: int, ancestor: int, parents: dict[int, int]) -> bool:
+def descends(pid: int, ancestor: int, parents: dict[int, int]) -> bool:
+    """Return whether a process is another one, or descends from it."""
     while pid > 1:
         if pid == ancestor:
             return True
