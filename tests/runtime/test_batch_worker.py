@@ -55,7 +55,7 @@ def test_a_checkpoint_has_as_many_files_after_many_rounds_as_after_a_few(spark: 
         few = max(play() for _ in range(20))
         for _ in range(20):
             play()
-        while play() > few + 12:  # Spark deletes files in a thread of its own, sometimes rounds later
+        while play() > few + 12:  # Spark deletes files in another thread, sometimes rounds later
             deadline.check(f"the deletion of files; there are {files()}")
     finally:
         worker.stop()

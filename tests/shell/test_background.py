@@ -96,7 +96,7 @@ def test_a_terminal_that_is_gone_keeps_no_event_from_being_taken(capsys: pytest.
 
 
 def test_the_line_below_the_prompt_counts_sinks_by_state() -> None:
-    background = _background([], wait=True)  # it prints no event of its own
+    background = _background([], wait=True)  # it prints no event
     background.start()
     assert background.summary().startswith("starting: ")
     background.activity = None
