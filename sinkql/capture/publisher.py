@@ -50,18 +50,16 @@ class Publisher:
 
     def is_due(self, sinks: Sequence[SubscribedSink]) -> bool:
         """Return whether the next entry should be written now, by the commit intervals of the sinks."""
-        buffer, now = self.receiver.buffer, clock.monotonic()
+        buffer = self.receiver.buffer
         if buffer.open or buffer.to <= self.log.to:
             return False
         if buffer.since is not None and (
-            now >= buffer.since + self.intervals.entry_after(sinks)
-            or buffer.bytes >= self.intervals.entry_bytes
-            or buffer.files
+            self.seconds_left(sinks) == 0.0 or buffer.bytes >= self.intervals.entry_bytes or buffer.files
         ):
             return True
         # without changes: some sinks and snapshots wait for the position
         awaited = max(self.requested_end, self.snapshots.high)
-        return self.log.to < awaited or now >= self._published_at + self.intervals.quiet_seconds
+        return self.log.to < awaited or clock.monotonic() >= self._published_at + self.intervals.quiet_seconds
 
     def seconds_left(self, sinks: Sequence[SubscribedSink]) -> float:
         """Return the seconds until an entry with the buffered changes is due; infinity without complete changes."""

@@ -236,14 +236,14 @@ def _counted(values: list[Any], type_: Type, encoding: Encoding, failures: Failu
         return pa.array([_converted(lambda count: _duration(count, encoding.unit), value, row, failures)
                          for row, value in enumerate(values)], pa.string())  # fmt: skip
     unit = _unit(type_, encoding)
+    whole = pa.int32() if unit.bit_width == 32 else pa.int64()
     try:
-        counted = pa.array(values, pa.int32() if unit.bit_width == 32 else pa.int64())
+        counted = pa.array(values, whole)
     except (pa.ArrowInvalid, OverflowError):
         most = 2 ** (unit.bit_width - 1)
-        far = [row for row, value in enumerate(values) if value is not None and not -most <= value < most]
+        far = {row for row, value in enumerate(values) if value is not None and not -most <= value < most}
         failures.update({row: f"{values[row]} does not fit" for row in far})
-        near = [None if row in far else value for row, value in enumerate(values)]
-        counted = pa.array(near, pa.int32() if unit.bit_width == 32 else pa.int64())
+        counted = pa.array([None if row in far else value for row, value in enumerate(values)], whole)
     column_failures: Failures = {}
     array = column_of(counted.view(unit), type_, column_failures)
     failures.update(column_failures)

@@ -60,7 +60,8 @@ def reason_for_spark(job: physical.Job) -> str | None:
 
 def interval_of(job: physical.Job) -> timedelta:
     """Return the time between two commits of a job: its commit interval, if Spark can keep it."""
-    return job.commit_interval if reason_for_spark(job) is None else max(job.commit_interval, SPARK_INTERVAL)
+    is_kept = job.commit_interval >= SPARK_INTERVAL or reason_for_spark(job) is None
+    return job.commit_interval if is_kept else SPARK_INTERVAL
 
 
 def placed(job: physical.Job) -> str:

@@ -20,6 +20,7 @@ from capture.server import FakeStream, Server
 from sinkql.capture.log import Entry
 from sinkql.capture.runner import CaptureRunner
 from support.forking import Children
+from support.namespace import is_stopped
 from support.patience import Deadline, joined
 
 _POINTS = ("publish", "publish-files", "entry-before", "entry-made", "chunk-read", "chunk-written", "confirm")
@@ -68,7 +69,7 @@ class Rivals:
             how = self.dice.choice(["stop", "stop", "kill", ""])
             self.living.append(self.start(rules=how and f"{self.dice.choice(_POINTS)}#{self.dice.randint(1, 9)}={how}"))
         pid, what = self.dice.choice(self.living), self.dice.random()
-        stopped = _stopped(pid)
+        stopped = is_stopped(pid)
         if stopped and what < 0.15:
             self.children.order(do="continue", pid=pid)
             self.happened["woke up"] += 1
@@ -83,7 +84,7 @@ class Rivals:
     def wake(self) -> None:
         """Resume all captures."""
         for pid in self.living:
-            if _stopped(pid):
+            if is_stopped(pid):
                 self.children.order(do="continue", pid=pid)
                 self.happened["woke up"] += 1
 
@@ -98,10 +99,6 @@ class Rivals:
         """Kill all captures."""
         while self.living:
             self.children.order(do="kill", pid=self.living.pop())
-
-
-def _stopped(pid: int) -> bool:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
 def _check(entries: list[Entry]) -> int:

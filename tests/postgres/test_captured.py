@@ -35,8 +35,9 @@ from sinkql.session.sink.capture_directory import CatalogCaptureDirectory
 from sinkql.session.sink.workload import CatalogWorkload
 from support.catalog import server_url
 from support.command import start
-from support.cpu_account import descends
+from support.cpu_account import descends, processes
 from support.fault import armed
+from support.namespace import is_stopped
 from support.patience import Deadline
 from support.postgres import Postgres
 from support.postgres import postgres as postgres_server
@@ -139,16 +140,12 @@ def _continue(ancestor: int) -> None:
     """Continue the descendant of a process that has stopped, when it has."""
     deadline = Deadline()
     while True:
-        states: dict[int, tuple[str, int]] = {}
-        for path in Path("/proc").glob("[0-9]*/stat"):
+        parents = {pid: parent for pid, (parent, _, _) in processes()}
+        for pid in parents:
             with suppress(OSError):
-                state, parent = path.read_text().rpartition(")")[2].split()[:2]
-                states[int(path.parent.name)] = state, int(parent)
-        parents = {pid: parent for pid, (_, parent) in states.items()}
-        for pid, (state, _) in states.items():
-            if state == "T" and descends(pid, ancestor, parents):
-                os.kill(pid, signal.SIGCONT)
-                return
+                if descends(pid, ancestor, parents) and is_stopped(pid):
+                    os.kill(pid, signal.SIGCONT)
+                    return
         deadline.check("a process that has stopped")
 
 

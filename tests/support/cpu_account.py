@@ -98,7 +98,7 @@ class CpuAccount:
     def _take(self) -> None:
         """Charge what the descendants used since the last sample to the present file."""
         own = os.getpid()
-        found = dict(_processes())
+        found = dict(processes())
         parents = {pid: parent for pid, (parent, _, _) in found.items()}
         for pid, (_, began, seconds) in found.items():
             process = pid, began
@@ -128,7 +128,7 @@ def descends(pid: int, ancestor: int, parents: dict[int, int]) -> bool:
     return False
 
 
-def _processes() -> Iterator[tuple[int, tuple[int, int, float]]]:
+def processes() -> Iterator[tuple[int, tuple[int, int, float]]]:
     """Yield the id, and the parent, start time and CPU seconds, of all processes."""
     for name in os.listdir("/proc"):
         if name.isdigit():

@@ -133,15 +133,18 @@ def _become(order: dict[str, Any], own: list[str]) -> None:
     os.environ.clear()
     os.environ.update(order["environment"])
     time.tzset()
-    given = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
-    sys.path[:] = [os.getcwd(), *given, *(entry for entry in sys.path[1:] if entry not in own)]
+    sys.path[:] = [os.getcwd(), *_python_path(), *(entry for entry in sys.path[1:] if entry not in own)]
     sys.argv[:] = [os.path.join(sinkql.__path__[0], "__main__.py"), *order["arguments"]]
+
+
+def _python_path() -> list[str]:
+    return [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
 
 
 def _main() -> None:
     from sinkql.cli import main  # before the module of that name
 
-    own = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    own = _python_path()
     _import_all()
     gc.collect()
     gc.freeze()

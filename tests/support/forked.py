@@ -85,6 +85,10 @@ class ForkedProcess:
     def communicate(self, text: str | None = None, timeout: float | None = None) -> tuple[str, str]:
         """Write the input, and return the output and the errors at the end; raise `subprocess.TimeoutExpired`."""
         deadline = None if timeout is None else time.monotonic() + timeout
+
+        def left() -> float | None:
+            return None if deadline is None else max(0.0, deadline - time.monotonic())
+
         if self._reading is None:
             self._reading = [
                 threading.Thread(target=self._read, args=(stream, place), daemon=True)
@@ -96,10 +100,10 @@ class ForkedProcess:
                 with suppress(BrokenPipeError), self.stdin:
                     self.stdin.write(text or "")
         for thread in self._reading:
-            thread.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
+            thread.join(left())
             if thread.is_alive():
                 raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
-        self.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
+        self.wait(left())
         return self._texts[0], self._texts[1]
 
     def _read(self, stream: IO[str], place: int) -> None:
@@ -120,10 +124,11 @@ class ForkedProcess:
         self.send_signal(signal.SIGTERM)
 
     def _ended(self, timeout: float | None) -> int | None:
+        if self.returncode is None:  # without the lock: another thread may look, or kill the process
+            select.select([self._connection], [], [], timeout)
         with self._lock:
-            if self.returncode is None and select.select([self._connection], [], [], timeout)[0]:
+            if self.returncode is None and select.select([self._connection], [], [], 0)[0]:
                 self.returncode = exit_code(self._connection)
-                self._connection.close()
             return self.returncode
 
 

@@ -33,10 +33,14 @@ def stopped(first: int) -> list[int]:
     found = []
     for pid in processes(first):
         with suppress(OSError):
-            _, _, fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
-            if fields.split()[0] == _STOPPED:
+            if is_stopped(pid):
                 found.append(pid)
     return found
+
+
+def is_stopped(pid: int) -> bool:
+    """Return whether a process waits for SIGCONT; raise OSError if it has ended."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == _STOPPED
 
 
 def send(pids: list[int], number: signal.Signals) -> None:
