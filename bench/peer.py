@@ -39,7 +39,7 @@ def class_path(name: str, program: str) -> str:
     return f"{folder}:{folder}/*"
 
 
-def flink_command(name: str, sql: str, work: Path, cores: int) -> Sequence[str]:
+def flink_command(name: str, sql: str, work: Path, cores: int, memory: str = "2g") -> Sequence[str]:
     """Return the command that runs statements in a new Flink process, which commits every ten seconds.
 
     `ice` is a catalog of Iceberg tables in the folder `lake`.
@@ -54,14 +54,17 @@ def flink_command(name: str, sql: str, work: Path, cores: int) -> Sequence[str]:
         "execution.checkpointing.interval=10s", "taskmanager.memory.managed.size=256m",
         f"execution.checkpointing.dir=file://{work}/checkpoints", "table.local-time-zone=UTC",
     ]  # fmt: skip
-    return ["java", "-Xmx2g", *opens, "-cp", class_path(name, "FlinkSql"), "FlinkSql", str(script), *settings]
+    return ["java", f"-Xmx{memory}", *opens, "-cp", class_path(name, "FlinkSql"), "FlinkSql", str(script), *settings]
 
 
-def run_flink_files(sql: str, work: Path, cores: int) -> Cost:
-    """Run statements that read folders to their end; joins keep their state in RocksDB."""
+def run_flink_files(
+    sql: str, work: Path, cores: int, *, state: str = "rocksdb", memory: str = "2g", more: Sequence[str] = ()
+) -> Cost:
+    """Run statements that read folders to their end; their state is in RocksDB or in memory (`hashmap`)."""
     work.mkdir(parents=True, exist_ok=True)
-    settings = ["state.backend.type=rocksdb", "taskmanager.memory.managed.size=1g"]
-    return measure([*flink_command("flink_files", sql, work, cores), *settings], folder=work)
+    managed = "1g" if state == "rocksdb" else "256m"
+    settings = [f"state.backend.type={state}", f"taskmanager.memory.managed.size={managed}", *more]
+    return measure([*flink_command("flink_files", sql, work, cores, memory), *settings], folder=work)
 
 
 def run_flink_kafka(sql: str, work: Path, cores: int) -> Cost:
