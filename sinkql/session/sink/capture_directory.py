@@ -18,7 +18,9 @@ from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.coordination.shared_store import open_notes
 from sinkql.connector_api.cdc import (
     CapturedSource,
+    CapturedTable,
     LogFiles,
+    LogRetention,
     OpenStream,
     Reveal,
     Stream,
@@ -32,9 +34,32 @@ from sinkql.machine.randomness import new_id
 from sinkql.object_store.store import ObjectStore
 from sinkql.planner.name import short_name
 from sinkql.runtime.process.capture_processes import CaptureAssignment
+from sinkql.runtime.sink.workload import SinkAssignment
 from sinkql.session.sink.workload import CatalogWorkload
 
 _REPORT_SECONDS = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class _CapturedRead:
+    """A read of a captured source: the name and id of the source, its table, and the names of its secrets."""
+
+    name: str
+    source_id: str
+    source: CapturedSource
+    keeping: LogRetention
+    table: CapturedTable
+    secrets: frozenset[str]
+
+
+def _captured_read(read: physical.Read) -> _CapturedRead:
+    source, keeping = captured_source(read.connector, read.options, read.connection, read.log)
+    secrets = set(physical.secrets_in(source.options))
+    if source.log is not None:
+        secrets |= physical.secrets_in(source.log.options)
+    return _CapturedRead(
+        read.source, read.options["source_id"], source, keeping, captured_table(read), frozenset(secrets)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,25 +69,37 @@ class CatalogCaptureDirectory:
     catalog: Catalog
     workload: CatalogWorkload
     secret: Reveal
+    _derived: dict[str, tuple[physical.Job, Sequence[_CapturedRead]]] = field(default_factory=dict)
 
     def captures(self) -> Sequence[CaptureAssignment]:
         """Return the captured sources of the sinks that should run, without duplicates."""
         assignments: dict[str, CaptureAssignment] = {}
-        for assignment in self.workload.now():
-            for read in self._reads(assignment.job):
-                source, keeping = captured_source(read.connector, read.options, read.connection, read.log)
-                if source.id:
+        for assignment, reads in self._read_by(self.workload.now()):
+            for read in reads:
+                source = read.source
+                if source.id and source.id not in assignments:
                     is_shared = self.catalog.registry.sources[source.kind].open_shared is not None
-                    secret_names = physical.secrets_in(source.options)
-                    if source.log is not None:
-                        secret_names |= physical.secrets_in(source.log.options)
-                    versions = tuple(version for version in assignment.secrets if version[0] in secret_names)
-                    assignments.setdefault(source.id, CaptureAssignment(source, keeping, is_shared, versions))
+                    versions = tuple(version for version in assignment.secrets if version[0] in read.secrets)
+                    assignments[source.id] = CaptureAssignment(source, read.keeping, is_shared, versions)
         return list(assignments.values())
 
-    def _reads(self, job: physical.Job) -> list[physical.Read]:
-        kinds = self.catalog.registry.sources
-        return [read for read in job.reads() if read.connector in kinds and kinds[read.connector].stream is not None]
+    def _read_by(self, assignments: Sequence[SinkAssignment]) -> list[tuple[SinkAssignment, Sequence[_CapturedRead]]]:
+        """Return what each sink reads from captures. It is derived once for each job, since this runs all the time."""
+        for id_ in self._derived.keys() - {assignment.job.sink_id for assignment in assignments}:
+            self._derived.pop(id_, None)
+        return [(assignment, self._reads(assignment.job)) for assignment in assignments]
+
+    def _reads(self, job: physical.Job) -> Sequence[_CapturedRead]:
+        derived = self._derived.get(job.sink_id)
+        if derived is None or derived[0] is not job:
+            kinds = self.catalog.registry.sources
+            captured = [
+                _captured_read(read)
+                for read in job.reads()
+                if read.connector in kinds and kinds[read.connector].stream is not None
+            ]
+            derived = self._derived[job.sink_id] = job, captured
+        return derived[1]
 
     def folder(self, capturing: CaptureAssignment) -> LogDirectory:
         """Return the log directory of a source."""
@@ -105,13 +142,14 @@ class CatalogCaptureDirectory:
         """Return all sinks of the catalog that read a source."""
         offsets = self.catalog.control.offsets()
         sinks = []
-        for assignment in self.workload.all():
-            for read in self._reads(assignment.job):
-                if read.options["source_id"] == source_id:
+        for assignment, reads in self._read_by(self.workload.all()):
+            for read in reads:
+                if read.source_id == source_id:
                     committed: dict[str, Offsets] = json.loads(offsets.get(assignment.job.sink_id, "{}"))
-                    seconds = assignment.job.commit_interval.total_seconds()
-                    table, position = captured_table(read), committed.get(read.source)
-                    sinks.append(SubscribedSink(assignment.job.sink_id, table, position, seconds, assignment.job.sink))
+                    seconds, position = assignment.job.commit_interval.total_seconds(), committed.get(read.name)
+                    sinks.append(
+                        SubscribedSink(assignment.job.sink_id, read.table, position, seconds, assignment.job.sink)
+                    )
         return sinks
 
 
