@@ -128,9 +128,31 @@ def pytest_itemcollected(item: pytest.Item) -> None:
             item.add_marker(pytest.mark.soak)
 
 
+class _Rotated(pytest.Package):
+    """A folder whose files each worker of a run begins to import at another place.
+
+    In a new checkout, each file is compiled by the worker that comes first, and not by all of them at a time.
+    """
+
+    def collect(self) -> list[pytest.Item | pytest.Collector]:
+        found = list(super().collect())
+        worker = self.config.workerinput  # type: ignore[attr-defined]  # of pytest-xdist
+        first = len(found) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
+        return found[first:] + found[:first]
+
+
+def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Make the workers begin at different files of a folder."""
+    if hasattr(parent.config, "workerinput") and (path / "__init__.py").is_file():
+        return _Rotated.from_parent(parent, path=path)
+    return None
+
+
 @pytest.hookimpl(trylast=True)  # after -k and -m
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Order tests for the workers; tests of `make soak` have twice the time."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: item.path)  # all workers must have the same order
     for item in items:
         if item.get_closest_marker("soak") is not None:
             item.add_marker(pytest.mark.timeout(_SOAK_S))
