@@ -161,10 +161,15 @@ def _entry_points() -> EntryPoints:
     return entry_points(group=GROUP)
 
 
+@cache
+def _modules() -> tuple[str, ...]:
+    """Return the names of the connectors' modules in this package."""
+    return tuple(f"{GROUP}.{module.name}" for module in iter_modules(import_module(GROUP).__path__))
+
+
 def discover() -> Registry:
     """Return the registry of all installed connectors (the `connector` of each module), and of tables."""
-    package = import_module(GROUP)
-    connectors = [import_module(f"{GROUP}.{module.name}").connector for module in iter_modules(package.__path__)]
+    connectors = [import_module(name).connector for name in _modules()]
     entries = _entry_points()
     connectors.extend(entry.load() for entry in entries)
     packages = {f"{entry.dist.name} {entry.dist.version}" for entry in entries if entry.dist is not None}

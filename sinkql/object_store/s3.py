@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from sinkql.errors import SinkqlError
@@ -252,7 +253,6 @@ def signing_session(store: ObjectStore, region: str, who: str = CATALOGS) -> Any
     """Return a botocore session that signs with the current keys; raise SQ4228, which names `who`, without boto3."""
     try:
         from botocore.credentials import CredentialProvider, CredentialResolver, Credentials, ReadOnlyCredentials
-        from botocore.session import Session
     except ModuleNotFoundError:
         raise boto3_missing(who) from None
     silence_debug_logs()
@@ -270,7 +270,24 @@ def signing_session(store: ObjectStore, region: str, who: str = CATALOGS) -> Any
         def load(self) -> Any:
             return CurrentCredentials("asked", "asked")
 
-    session = Session()
+    session = new_session()
     session.set_config_variable("region", region)
     session.lazy_register_component("credential_provider", lambda: CredentialResolver([Provider()]))
     return session
+
+
+def new_session() -> Any:  # botocore has no types
+    """Return a botocore session that shares the descriptions of services with this process's other sessions."""
+    from botocore.session import Session
+
+    session = Session()
+    session.register_component("data_loader", _data_loader())
+    return session
+
+
+@cache
+def _data_loader() -> Any:
+    """Return botocore's loader of descriptions, which caches them: reading those of S3 takes a tenth of a second."""
+    from botocore.session import Session
+
+    return Session().get_component("data_loader")

@@ -11,7 +11,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from functools import cache, lru_cache
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import BinaryIO
 from sinkql.machine.randomness import new_bytes
 
 _PRIVATE = 0o600
-_THREADS = 8
+_THREADS = 16
 """A journaling file system groups syncs that run at the same time."""
 _MANY_FILES = 64
 """From this number of files on, the whole file system is written first, so that each fsync has nothing left to do."""
@@ -159,8 +159,19 @@ def _in_parallel(sync: Callable[[Path], None], paths: set[Path]) -> None:
         for path in paths:
             sync(path)
         return
-    with ThreadPoolExecutor(min(_THREADS, len(paths)), "sync") as pool:
-        list(pool.map(sync, paths))
+    futures = [_threads(os.getpid()).submit(sync, path) for path in paths]
+    wait(futures)
+    for future in futures:
+        future.result()
+
+
+@lru_cache(maxsize=1)
+def _threads(process: int) -> ThreadPoolExecutor:
+    """Return the process's threads, which stay: starting them takes longer than many syncs.
+
+    A forked process has none of its parent's threads, and starts its own.
+    """
+    return ThreadPoolExecutor(_THREADS, "sync")
 
 
 def _write_file_systems(folders: Iterable[Path]) -> None:

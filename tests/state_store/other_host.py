@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 
 import duckdb
@@ -124,11 +125,17 @@ class Pipeline:
 
     def check(self, sink: str) -> None:
         """Check that an independent reader finds the rows that DuckDB computes from all input."""
-        with duckdb.connect() as connection:
+        with _database().cursor() as connection:
             for name, rows in (("events", self.rows), ("names", self.names)):
                 connection.register(name, pa.Table.from_pylist(rows))
             expected = connection.execute(_EXPECTED[sink]).fetchall()
         assert sorted(expected) == sorted(duckdb_folder(self.folder / "lake" / "n" / sink, _COLUMNS[sink]))
+
+
+@cache
+def _database() -> duckdb.DuckDBPyConnection:
+    """Return the shared database: opening one takes longer than a query."""
+    return duckdb.connect(config={"threads": 1})
 
 
 @contextmanager

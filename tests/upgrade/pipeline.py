@@ -23,7 +23,6 @@ from unittest.mock import patch
 import boto3
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.catalog.glue import GlueCatalog
 from pyiceberg.table import Table
 
@@ -73,24 +72,19 @@ class Store:
         """Create the bucket."""
         self.client("s3").create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
 
-    def catalog(self) -> Catalog:
+    def catalog(self) -> GlueCatalog:
         """Return PyIceberg's catalog of the tables."""
         keys = {
-            f"{service}.{name}": value
-            for service in ("s3", "glue")
-            for name, value in (
-                ("endpoint", self.address),
-                ("region", REGION),
-                ("access-key-id", KEYS["AWS_ACCESS_KEY_ID"]),
-                ("secret-access-key", KEYS["AWS_SECRET_ACCESS_KEY"]),
-            )
+            "s3.endpoint": self.address,
+            "s3.region": REGION,
+            "s3.access-key-id": KEYS["AWS_ACCESS_KEY_ID"],
+            "s3.secret-access-key": KEYS["AWS_SECRET_ACCESS_KEY"],
         }
-        return load_catalog("default", type="glue", **keys)
+        return GlueCatalog("default", self.client("glue"), **keys)
 
     def tables(self) -> dict[str, Table]:
         """Return all tables by name."""
         catalog = self.catalog()
-        assert isinstance(catalog, GlueCatalog)
         return {name[-1]: catalog.load_table(name) for name in sorted(catalog.list_tables(NAMESPACE))}
 
 

@@ -16,7 +16,7 @@ from sinkql.connector_api.options import reveal
 from sinkql.connector_api.planning import OutsideAccess
 from sinkql.connectors.aws.plan import AwsConnection
 from sinkql.errors import SinkqlError
-from sinkql.object_store.s3 import boto3_missing, failure, silence_debug_logs
+from sinkql.object_store.s3 import boto3_missing, failure, new_session, silence_debug_logs
 from sinkql.object_store.store import Credentials, ObjectStore, Options, RenewedCredentials, RevealSecret
 
 LIFE = timedelta(hours=1)
@@ -141,24 +141,24 @@ ANY_REGION = "us-east-1"
 _CONNECT_S, _READ_S, _TRIES = 5.0, 20.0, 3
 
 
-def client(service: str, connection: AwsConnection, keys: Mapping[str, str] | None = None) -> Any:  # untyped boto3
+def client(service: str, connection: AwsConnection, keys: Mapping[str, str] | None = None) -> Any:  # untyped
     """Return a client with the keys of a store's properties, or else with this machine's credentials.
 
     Raise SQ4228 if boto3 is not installed.
     """
     try:
-        import boto3  # an extra
-        from botocore.config import Config
+        from botocore.config import Config  # an extra
     except ModuleNotFoundError:
         raise boto3_missing("AWS connections") from None
     silence_debug_logs()
     properties = keys or {}
-    session = boto3.session.Session(
+    retries = {"mode": "standard", "total_max_attempts": _TRIES}
+    return new_session().create_client(
+        service,
+        connection.region or ANY_REGION,
+        endpoint_url=connection.endpoint,
         aws_access_key_id=properties.get("s3.access-key-id"),
         aws_secret_access_key=properties.get("s3.secret-access-key"),
         aws_session_token=properties.get("s3.session-token"),
-        region_name=connection.region or ANY_REGION,
+        config=Config(connect_timeout=_CONNECT_S, read_timeout=_READ_S, retries=retries),
     )
-    retries = {"mode": "standard", "total_max_attempts": _TRIES}
-    patience = Config(connect_timeout=_CONNECT_S, read_timeout=_READ_S, retries=retries)
-    return session.client(service, endpoint_url=connection.endpoint, config=patience)

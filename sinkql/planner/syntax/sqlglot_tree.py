@@ -15,6 +15,7 @@ import sys
 from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, ClassVar
 
 from sqlglot import exp
@@ -34,8 +35,8 @@ from sinkql.planner.syntax.syntax_error import complaint, keyword_as_label
 COMPARISONS: dict[type, str] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
 }  # fmt: skip
-MAX_TOKENS = 200_000
-"""The maximum number of tokens in a query; planning takes seconds at this size."""
+MAX_LEXEMES = 200_000
+"""The maximum number of lexemes in a query; planning takes seconds at this size."""
 _CACHE_KEY = "syntax"
 RANGE = "range"
 _MAX_FRAMES = 5000
@@ -366,14 +367,14 @@ def _parse(query: ast.Query) -> Syntax:
     tokens: list[Any] = []
     plain = ""
     try:
-        lexemes = list(scan(text))
-        plain = spelled(text, lexemes)
-        tokens = plain_strings(_DIALECT.tokenize(plain), text)
-        if len(tokens) > MAX_TOKENS:
+        lexemes = list(islice(scan(text), MAX_LEXEMES + 2))  # with END
+        if len(lexemes) > MAX_LEXEMES + 1:
             hint = "Split it into views."
             raise SinkqlError(
-                "SQ1029", f"the query has more than {MAX_TOKENS:,} words and signs", query.span, hint=hint
+                "SQ1029", f"the query has more than {MAX_LEXEMES:,} words and signs", query.span, hint=hint
             )
+        plain = spelled(text, lexemes)
+        tokens = plain_strings(_DIALECT.tokenize(plain), text)
         trees = _read(tokens, lexemes, text)
     except _ForeignError as mistake:
         error, span = mistake.error, mistake.error.span

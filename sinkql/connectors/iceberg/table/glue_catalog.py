@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import boto3
 from botocore.config import Config
 from pyiceberg.catalog import ICEBERG, METADATA_LOCATION, TABLE_TYPE
 from pyiceberg.catalog.glue import GlueCatalog
@@ -25,8 +24,7 @@ def open_glue(options: CatalogConnection, stores: Stores) -> GlueCatalog:
     """Return the catalog without a request to it."""
     signer = stores.for_requests()
     region = signer.properties().get("s3.region", _ANY_REGION)
-    session = boto3.session.Session(botocore_session=signing_session(signer, region))
-    client = session.client("glue", endpoint_url=options.url, config=_PATIENCE)
+    client = signing_session(signer, region).create_client("glue", region, endpoint_url=options.url, config=_PATIENCE)
     properties = {"s3.region": region}
     if options.warehouse:
         properties["warehouse"] = options.warehouse

@@ -117,11 +117,10 @@ def _is_aws(url: str) -> bool:
 
 def account(session: Any) -> tuple[str, str]:  # botocore has no types
     """Return the partition and the number of the account of the keys; the request needs no permission."""
-    import boto3
     from botocore.config import Config
 
     patience = Config(connect_timeout=_TIMEOUT[0], read_timeout=_TIMEOUT[1])
-    caller = boto3.session.Session(botocore_session=session).client("sts", config=patience).get_caller_identity()
+    caller = session.create_client("sts", config=patience).get_caller_identity()
     return caller["Arn"].split(":")[1], caller["Account"]
 
 
