@@ -48,5 +48,6 @@ def _run(order: dict[str, Any]) -> int:
 
 
 if __name__ == "__main__":
-    import_all("sinkql.connectors.kafka", "sinkql.connectors.iceberg")
+    discover()
+    import_all("sinkql.connectors.confluent", "sinkql.connectors.iceberg", "sinkql.connectors.kafka", "sinkql.parser")
     serve(_run)
