@@ -73,6 +73,7 @@ def test_what_processes_used_after_their_last_sample_is_counted(pytestconfig: py
     busy = "import sys, time\nwhile time.process_time() < 0.5: pass\n"
     with account._lock:
         account._take()
+    account._seconds.clear()  # of earlier tests
     subprocess.run([sys.executable, "-c", busy], check=True)  # never sampled
     later = [sys.executable, "-c", f"print(flush=True)\ninput()\n{busy}"]
     with subprocess.Popen(later, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
