@@ -97,6 +97,7 @@ archive: $(INSTALLED_DEV)
 # the Kafka broker of the tests; without it, they skip the tests that need it
 kafka: $(INSTALLED_DEV)
 	@$(BIN)/python tests/support/jars.py tests/support/kafka_jars/pom.xml .kafka/libs
+	-@PYTHONPATH=tests $(BIN)/python -m support.kafka_archive
 
 # YARN and HDFS for the soak tests
 yarn: $(INSTALLED_DEV)

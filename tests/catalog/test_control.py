@@ -19,8 +19,7 @@ from sinkql.catalog.system import LAYOUT
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch.control import Control as ControlProtocol
 from support.patience import PATIENCE_S, ended
-
-_SPAWN = multiprocessing.get_context("spawn")
+from support.started import context, start
 
 
 class Clock:
@@ -235,9 +234,8 @@ def _hold(place: Address, pipe: Connection) -> None:
 def test_killed_runners_lease_is_free_at_once(place: Address) -> None:
     control = Control(open_store(place, LAYOUT))
     control.set_desired("s", "running")
-    here, there = _SPAWN.Pipe()
-    runner = _SPAWN.Process(target=_hold, args=(place, there))
-    runner.start()
+    here, there = context().Pipe()
+    runner = start(_hold, place, there)
     assert here.poll(PATIENCE_S)
     assert here.recv() == "held"
     with pytest.raises(SinkqlError) as raised:
@@ -249,26 +247,21 @@ def test_killed_runners_lease_is_free_at_once(place: Address) -> None:
     assert control.acquire("s", owner="me", takeover=False) == 2
 
 
-def _race(place: Address, owner: str, start: multiprocessing.synchronize.Barrier, pipe: Connection) -> None:
+def _race(place: Address, owner: str, barrier: multiprocessing.synchronize.Barrier, pipe: Connection) -> None:
     control = Control(open_store(place, LAYOUT))
-    start.wait()
+    barrier.wait()
     try:
         pipe.send(control.acquire("s", owner=owner, takeover=False))
     except SinkqlError as error:
         pipe.send(error.code)
-    start.wait()
+    barrier.wait()
 
 
 @pytest.mark.long
 def test_of_runners_that_start_at_once_one_gets_the_lease(place: Address) -> None:
     Control(open_store(place, LAYOUT)).set_desired("s", "running")
-    barrier, pipes = _SPAWN.Barrier(4, timeout=PATIENCE_S), [_SPAWN.Pipe() for _ in range(4)]
-    racers = [
-        _SPAWN.Process(target=_race, args=(place, str(number), barrier, there))
-        for number, (_, there) in enumerate(pipes)
-    ]
-    for racer in racers:
-        racer.start()
+    barrier, pipes = context().Barrier(4, timeout=PATIENCE_S), [context().Pipe() for _ in range(4)]
+    racers = [start(_race, place, str(number), barrier, there) for number, (_, there) in enumerate(pipes)]
     assert ended(*racers) == [0] * 4
     answers = [here.recv() for here, _ in pipes]
     assert sorted(answers, key=str) == [1, "SQ5201", "SQ5201", "SQ5201"]

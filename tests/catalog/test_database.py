@@ -26,7 +26,6 @@ from sinkql.errors import SinkqlError
 from support.patience import PATIENCE_S, ended, joined
 
 _NEXT = VERSION + 1
-_SPAWN = multiprocessing.get_context("spawn")
 
 
 def _open(path: Path, layout: Layout = LAYOUT) -> Database:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
@@ -12,18 +11,18 @@ from sinkql.catalog.address import Address
 from sinkql.catalog.verify import problems
 from sinkql.session import Session
 from support.patience import PATIENCE_S, ended
+from support.started import context, start
 
 pytestmark = pytest.mark.long
 
-_SPAWN = multiprocessing.get_context("spawn")
 _MANY = (8, 6)
 """Processes, and rounds of five transactions of each. A server gets fewer, because its clients wait in a queue."""
 _FEWER = (4, 3)
 
 
-def _work(place: Address, number: int, rounds: int, start: Barrier) -> None:
+def _work(place: Address, number: int, rounds: int, barrier: Barrier) -> None:
     session = Session(place)
-    start.wait()
+    barrier.wait()
     for turn in range(rounds):
         name = f"x_{number}_{turn}"
         session.execute(f"CREATE VIEW {name} AS SELECT n.counter FROM n;")
@@ -39,10 +38,8 @@ def test_processes_of_many_transactions_all_succeed(place: Address) -> None:
     session = Session(place)
     session.execute("CREATE SOURCE n FROM LOAD GENERATOR COUNTER (UP TO 10);")
     before = session.catalog.generation
-    start = _SPAWN.Barrier(processes, timeout=PATIENCE_S)
-    workers = [_SPAWN.Process(target=_work, args=(place, number, rounds, start)) for number in range(processes)]
-    for worker in workers:
-        worker.start()
+    barrier = context().Barrier(processes, timeout=PATIENCE_S)
+    workers = [start(_work, place, number, rounds, barrier) for number in range(processes)]
     assert ended(*workers) == [0] * processes
     session.catalog.refresh()
     assert session.catalog.generation - before == processes * rounds * 5

@@ -16,8 +16,7 @@ from sinkql.catalog.store import Connection, Store
 from sinkql.catalog.system import LAYOUT
 from sinkql.errors import SinkqlError
 from support.patience import PATIENCE_S, ended
-
-_SPAWN = multiprocessing.get_context("spawn")
+from support.started import context, start
 
 
 def _next(step: Callable[[Connection], None]) -> Layout:
@@ -136,8 +135,8 @@ def test_catalog_that_must_be_there_is_not_made(place: Address) -> None:
     open_store(place, LAYOUT, existing=True)
 
 
-def _commit_often(place: Address, start: Barrier) -> None:
-    start.wait()
+def _commit_often(place: Address, barrier: Barrier) -> None:
+    barrier.wait()
     control = Control(open_store(place, LAYOUT))
     for _ in range(20):
         control.committed("s", rows=3, size=10, offsets={}, epoch=1)
@@ -145,10 +144,8 @@ def _commit_often(place: Address, start: Barrier) -> None:
 
 @pytest.mark.long
 def test_processes_that_open_a_new_catalog_and_write_at_once_lose_nothing(place: Address) -> None:
-    barrier = _SPAWN.Barrier(4, timeout=PATIENCE_S)
-    processes = [_SPAWN.Process(target=_commit_often, args=(place, barrier)) for _ in range(4)]
-    for process in processes:
-        process.start()
+    barrier = context().Barrier(4, timeout=PATIENCE_S)
+    processes = [start(_commit_often, place, barrier) for _ in range(4)]
     assert ended(*processes) == [0] * 4
     with open_store(place, LAYOUT).read() as connection:
         row = connection.first("SELECT * FROM progress")

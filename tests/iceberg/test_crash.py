@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import sys
 from collections.abc import Callable
-from multiprocessing import forkserver
-from multiprocessing.context import ForkServerContext
 
 import pytest
 
-from support import sink_process
+from support import started
 from support.lake import Lake
 from support.patience import ended
 from support.sink_process import expected, main
@@ -42,30 +37,12 @@ def _soaks(point: str, pass_: int) -> bool:
     return point != "claim" and pass_ < 3
 
 
-@pytest.fixture(scope="session")
-def processes() -> ForkServerContext:
-    """Return a fork server with all modules imported and none of this process's threads."""
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([sink_process.__name__, "pyiceberg.io.pyarrow", "pyiceberg.catalog.sql"])
-    forkserver.ensure_running()
-    if before is None:
-        del os.environ["PYTHONPATH"]
-    else:
-        os.environ["PYTHONPATH"] = before
-    return context
-
-
 @pytest.fixture
-def run(processes: ForkServerContext, lake: Lake, name: str) -> Run:
+def run(lake: Lake, name: str) -> Run:
     """Return a function that runs a sink to its end with the given failpoints and returns the exit code."""
 
     def start(mode: str, failpoints: str) -> int:
-        process = processes.Process(
-            target=main, args=(lake.folder, name), kwargs={"mode": mode, "failpoints": failpoints}
-        )
-        process.start()
+        process = started.start(main, lake.folder, name, mode=mode, failpoints=failpoints)
         (code,) = ended(process)
         assert code is not None
         return code

@@ -1,33 +1,28 @@
 """Run a sink of a catalog to the end of its topics, in a separate process.
 
-Run as a program, this module reads orders as JSON lines and forks for each, so that the slow imports happen once. The
-forked process dies at the failpoint of its order.
+Run as a program, this module forks for each order (`support.forking`). The forked process dies at the failpoint of its
+order.
 """
 
 from __future__ import annotations
 
-import gc
-import json
 import os
-import sys
-import threading
 import traceback
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-import kafka.pipeline
-import sinkql.connectors.kafka.reader  # before the fork
 from sinkql.connector_api.registry import discover
 from sinkql.errors import SinkqlError
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.session import Session
 from sinkql.storage import failpoint
 from support.fault import armed
+from support.fork_server import import_all
+from support.forking import serve
 from support.running import drain, loop_of
 
-__all__ = ["kafka", "serve", "sinkql"]
 RETRY, FAULT, WRONG = 75, 70, 71
 """Exit codes: the run can be retried, a failpoint fired, another error occurred."""
 PROBLEM = Path("problem")
@@ -52,18 +47,7 @@ def _run(order: dict[str, Any]) -> int:
     return 0
 
 
-def serve() -> None:
-    """Fork for each order, and print the exit code of its process."""
-    assert threading.active_count() == 1, "a fork copies no threads"
-    gc.freeze()
-    for line in sys.stdin:
-        process = os.fork()
-        if not process:
-            sys.stdin.close()
-            os._exit(_run(json.loads(line)))
-        _, status = os.waitpid(process, 0)
-        print(os.waitstatus_to_exitcode(status), flush=True)
-
-
 if __name__ == "__main__":
-    serve()
+    discover()
+    import_all("sinkql.connectors.confluent", "sinkql.connectors.iceberg", "sinkql.connectors.kafka", "sinkql.parser")
+    serve(_run)

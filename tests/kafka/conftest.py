@@ -8,12 +8,20 @@ from pathlib import Path
 import pytest
 
 from kafka.pipeline import Pipeline
+from support.forking import Children, children_of
 from support.kafka import Kafka, kafka
 
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Kafka]:
     with kafka() as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def children() -> Iterator[Children]:
+    """Start the process that forks for each run of a sink."""
+    with children_of("kafka.child") as found:
         yield found
 
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 import json
 import random
 import signal
-import subprocess
-import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +15,7 @@ import pytest
 from kafka.pipeline import Pipeline
 from kafka.sinking import Message, committed, topic_sink
 from kafka.test_workload import Runner
+from support.forking import Children
 
 pytestmark = [pytest.mark.server, pytest.mark.long]
 
@@ -61,16 +59,6 @@ class Model:
         if relation == "loose":
             return [{"team": each["team"], "points": each["points"]} for each in rows]
         return [{"team": team, "n": sum(each["team"] == team for each in rows)} for team in teams]
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[subprocess.Popen[str]]:
-    tests = Path(__file__).parents[1]
-    command = [sys.executable, "-c", "from kafka.child import serve; serve()"]
-    with subprocess.Popen(command, cwd=tests, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        yield process
-        assert process.stdin is not None
-        process.stdin.close()
 
 
 def _set_up(pipeline: Pipeline, number: int) -> dict[str, str]:
@@ -142,11 +130,11 @@ def _sorted(rows: list[Any]) -> list[str]:
     return sorted(json.dumps(row, sort_keys=True) for row in rows)
 
 
-def _play(seed: int, pipeline: Pipeline, server: subprocess.Popen[str], *, steps: int, restarts: int) -> None:
+def _play(seed: int, pipeline: Pipeline, children: Children, *, steps: int, restarts: int) -> None:
     rng = random.Random(seed)
     broker, model = pipeline.broker, Model(rng)
     topics = _set_up(pipeline, seed)
-    runner = Runner(pipeline.folder, server)
+    runner = Runner(pipeline.folder, children)
     restarting = set(rng.sample(range(steps), restarts))
     made: set[str] = set()
     for step in range(steps):
@@ -169,11 +157,11 @@ def _play(seed: int, pipeline: Pipeline, server: subprocess.Popen[str], *, steps
         assert _sorted(_FOLDS[relation](committed(broker, topics[relation]))) == _sorted(expected)
 
 
-def test_a_topic_has_each_change_once(pipeline: Pipeline, server: subprocess.Popen[str]) -> None:
-    _play(1, pipeline, server, steps=10, restarts=1)
+def test_a_topic_has_each_change_once(pipeline: Pipeline, children: Children) -> None:
+    _play(1, pipeline, children, steps=10, restarts=1)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(100, 125))
-def test_a_topic_has_each_change_once_at_length(seed: int, pipeline: Pipeline, server: subprocess.Popen[str]) -> None:
-    _play(seed, pipeline, server, steps=40, restarts=3)
+def test_a_topic_has_each_change_once_at_length(seed: int, pipeline: Pipeline, children: Children) -> None:
+    _play(seed, pipeline, children, steps=40, restarts=3)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +16,7 @@ import pytest
 from kafka.child import FAULT, PROBLEM, RETRY
 from kafka.form import FORMS, Form
 from kafka.pipeline import Pipeline
+from support.forking import Children
 from support.kafka import Kafka
 from support.patience import PATIENCE_S, Deadline
 from support.readers import Rows, duckdb_folder, open_table
@@ -30,7 +28,6 @@ _POINTS = (
     "committed", "released", "status",
 )  # fmt: skip
 _KEYS = 12
-_BESIDE = 4
 
 
 @dataclass
@@ -38,21 +35,19 @@ class Runner:
     """Runs sinks in forked processes, which may die."""
 
     folder: Path
-    process: subprocess.Popen[str]
+    children: Children
     epoch: int = 1
+    _running: int = 0
 
     def begin(self, relation: str, failpoints: str, rows: int) -> None:
         self.epoch += 1
         sink = f"materialize.public.{relation}_sink"
         order = {"folder": str(self.folder), "sink": sink, "failpoints": failpoints, "rows": rows, "epoch": self.epoch}
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps(order) + "\n")
-        self.process.stdin.flush()
+        self._running = self.children.order(do="start", log=str(self.folder / "log"), **order)
 
     def end(self) -> int:
         """Return the exit code of the process; fail unless a failpoint or an unavailable broker explains it."""
-        assert self.process.stdout is not None
-        code = int(self.process.stdout.readline())
+        code: int = self.children.order(do="wait", pid=self._running)
         assert code in (0, RETRY, FAULT, -signal.SIGKILL), f"{code}: {self.problem()}"
         return code
 
@@ -117,24 +112,6 @@ class Workload:
             made.begin_transaction()
             self.transactions[name] = made
         return self.transactions[name]
-
-
-@pytest.fixture(scope="module")
-def servers() -> Iterator[list[subprocess.Popen[str]]]:
-    """Start processes that fork for each run of a sink, one for each form that runs in parallel."""
-    tests = Path(__file__).parents[1]
-    command = [sys.executable, "-c", "from kafka.child import serve; serve()"]
-    with ExitStack() as stack:
-        found = [
-            stack.enter_context(
-                subprocess.Popen(command, cwd=tests, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-            )
-            for _ in range(_BESIDE)
-        ]
-        yield found
-        for each in found:
-            assert each.stdin is not None
-            each.stdin.close()
 
 
 def _read(broker: Kafka, topic: str, ends: Mapping[str, int]) -> list[tuple[str, int, int, int]]:
@@ -224,7 +201,7 @@ def _play(
     names: Sequence[str],
     broker: Kafka,
     folder: Path,
-    servers: Sequence[subprocess.Popen[str]],
+    children: Children,
     *,
     steps: int,
     restarts: int,
@@ -233,14 +210,14 @@ def _play(
     with ExitStack() as stack:
         stack.callback(os.chdir, os.getcwd())
         plays = []
-        for name, server in zip(names, servers, strict=False):
+        for name in names:
             form, rng, own = FORMS[name], random.Random(f"{name} {seed}"), folder / name
             own.mkdir()
             os.chdir(own)
             pipeline, topic = stack.enter_context(Pipeline.at(broker, own)), broker.topic(3)
             pipeline.source("s", form.columns, topic, form.clauses)
             pipeline.sink("s", form.mode)
-            plays.append(Play(form, rng, pipeline, Workload(broker, topic, form, rng), Runner(own, server)))
+            plays.append(Play(form, rng, pipeline, Workload(broker, topic, form, rng), Runner(own, children)))
         rng = random.Random(seed)
         restarting = set(rng.sample(range(steps), restarts))
         for step in range(steps):
@@ -256,18 +233,14 @@ def _play(
             each.finish()
 
 
-def test_a_table_is_what_its_topic_says(
-    broker: Kafka, tmp_path: Path, servers: Sequence[subprocess.Popen[str]]
-) -> None:
-    _play(1, ["none-json", "upsert-inline", "debezium-json", "debezium-avro"], broker, tmp_path, servers, steps=4,
+def test_a_table_is_what_its_topic_says(broker: Kafka, tmp_path: Path, children: Children) -> None:
+    _play(1, ["none-json", "upsert-inline", "debezium-json", "debezium-avro"], broker, tmp_path, children, steps=4,
           restarts=0)  # fmt: skip
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(100, 120))
-def test_a_table_is_what_its_topic_says_at_length(
-    seed: int, broker: Kafka, tmp_path: Path, servers: Sequence[subprocess.Popen[str]]
-) -> None:
+def test_a_table_is_what_its_topic_says_at_length(seed: int, broker: Kafka, tmp_path: Path, children: Children) -> None:
     """The seed selects a format for each envelope."""
     names = [[each.name for each in FORMS.values() if each.envelope == kind] for kind in ("", "upsert", "debezium")]
-    _play(seed, [each[seed % len(each)] for each in names], broker, tmp_path, servers, steps=15, restarts=1)
+    _play(seed, [each[seed % len(each)] for each in names], broker, tmp_path, children, steps=15, restarts=1)

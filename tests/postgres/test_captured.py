@@ -140,7 +140,7 @@ def _continue(ancestor: int) -> None:
     """Continue the descendant of a process that has stopped, when it has."""
     deadline = Deadline()
     while True:
-        parents = {pid: parent for pid, (parent, _, _) in processes()}
+        parents = {pid: times.parent for (pid, _), times in processes().items()}
         for pid in parents:
             with suppress(OSError):
                 if descends(pid, ancestor, parents) and is_stopped(pid):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import threading
@@ -25,8 +24,8 @@ from sinkql.session.item.drop import drop, sink_folder
 from sinkql.statement.plan import plan_drop
 from support.fault import armed
 from support.patience import Deadline, ended, joined
+from support.started import start
 
-_SPAWN = multiprocessing.get_context("spawn")
 _DROP = "DROP SINK user_activity_iceberg;"
 
 
@@ -110,8 +109,7 @@ def _killed_drop(folder: Path, point: str) -> None:
 @pytest.mark.parametrize("point", ["drop-wished", "drop-removed"])
 def test_drop_of_a_killed_process_is_finished_by_the_next(piped: Session, folder: Path, point: str) -> None:
     state = sink_folder(piped.catalog, sink_id(piped))
-    child = _SPAWN.Process(target=_killed_drop, args=(folder, point))
-    child.start()
+    child = start(_killed_drop, folder, point)
     assert ended(child) == [-signal.SIGKILL]
     assert state.exists()
     assert _open_request_log(piped) == 1
@@ -126,8 +124,7 @@ def test_drop_of_a_killed_process_waits_while_the_sink_runs(piped: Session, fold
     # The runner starts after the drop's request is stored, so that the drop is killed while it waits.
     control = Control(Database(piped.catalog.database.folder / "catalog.db", LAYOUT))
     control.acquire(sink, owner="runner", takeover=False)
-    child = _SPAWN.Process(target=_killed_drop, args=(folder, "drop-wished"))
-    child.start()
+    child = start(_killed_drop, folder, "drop-wished")
     assert ended(child) == [-signal.SIGKILL]
     assert Session().sinks() == (NAME,)
     assert control.desired(sink) == "dropped"

@@ -19,8 +19,7 @@ from sinkql.connector_api.registry import discover
 from sinkql.errors import SinkqlError
 from sinkql.session import Session
 from support.patience import PATIENCE_S, ended
-
-_SPAWN = multiprocessing.get_context("spawn")
+from support.started import context, start
 
 
 def _change(folder: Path, statement: str) -> None:
@@ -163,19 +162,17 @@ def test_what_another_process_does_while_a_statement_asks_the_network_counts(fol
     assert [row[0] for row in other.execute("SELECT id FROM mz_connections")[0].rows] == ["u1"]
 
 
-def _create_many(folder: Path, name: str, start: multiprocessing.synchronize.Barrier) -> None:
+def _create_many(folder: Path, name: str, barrier: multiprocessing.synchronize.Barrier) -> None:
     session = Session(folder)
-    start.wait()
+    barrier.wait()
     for number in range(5):
         session.execute(f"CREATE SOURCE {name}{number} FROM LOAD GENERATOR COUNTER; " + COUNTER)
 
 
 @pytest.mark.long
 def test_processes_that_create_at_once_lose_nothing(folder: Path) -> None:
-    barrier = _SPAWN.Barrier(4, timeout=PATIENCE_S)
-    processes = [_SPAWN.Process(target=_create_many, args=(folder, name, barrier)) for name in "abcd"]
-    for process in processes:
-        process.start()
+    barrier = context().Barrier(4, timeout=PATIENCE_S)
+    processes = [start(_create_many, folder, name, barrier) for name in "abcd"]
     assert ended(*processes) == [0] * 4
     ids = [row[0] for row in Session(folder).execute("SELECT id FROM mz_sources ORDER BY id")[0].rows]
     assert sorted(f"u{number}" for number in range(1, 22)) == ids

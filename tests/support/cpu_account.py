@@ -1,29 +1,56 @@
-"""Where the CPU of a test run goes: by folder of tests, by file, and by kind of process.
+"""Where the CPU of a test run goes: by folder of tests, by file, by kind of process, and by program.
 
 A sampling thread of each pytest process reads the CPU times of its descendants. What a process used after its last
-sample is missing, so the sums are lower bounds. Servers that several tests share are charged to the file whose test
-runs at the moment.
+sample is counted when its parent has waited for it, since the kernel adds it to the times of the parent's ended
+children; what nobody waits for is missing. Servers that several tests share are charged to the file whose test runs
+at the moment.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import pytest
 
 _EVERY_S = 0.25
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
-_SERVERS = ("postgres", "mysqld", "mariadbd", "kafka.Kafka", "/weed", "minio", "registry", "keycloak", "vault", "sshd")
-KINDS = ("pytest", "sinkql", "Spark's Java", "Spark's Python", "servers", "other")
-_WALL = "wall"
-_LISTED_FILES = 60
+_SERVERS = (
+    "postgres", "initdb", "pg_basebackup", "mysqld", "mariadbd", "kafka.Kafka", "kafka.tools", "/weed", "minio",
+    "registry", "keycloak", "vault", "sshd",
+)  # fmt: skip
+_SINKQL = ("-m sinkql", "bin/sinkql", "support.fork_server", "fork_order.py")
+KINDS = ("pytest", "forks", "sinkql", "Spark's Java", "Spark's Python", "servers", "Python", "other")
+"""`forks` are processes of pytest that run no other program; `Python` are other programs in Python."""
+_WALL, _CPU, _PROCESSES = "wall", "CPU", "processes"
+_BETWEEN = "between tests"
+_LISTED = 60
+_JAVA_CLASS = re.compile(r"[a-z]\w*(\.\w+)*\.[A-Z]\w+")
+Process: TypeAlias = tuple[int, int]
+"""The id and the start time of a process."""
+_Counts: TypeAlias = "defaultdict[str, defaultdict[str, float]]"
+
+
+class Times(NamedTuple):
+    """The parent of a process, and the CPU seconds of it and of its ended children."""
+
+    parent: int
+    own: float
+    reaped: float
+
+
+class Program(NamedTuple):
+    """What a process runs."""
+
+    kind: str
+    name: str
 
 
 def kind_of(command: str) -> str:
@@ -34,20 +61,40 @@ def kind_of(command: str) -> str:
         return "Spark's Python"
     if any(server in command for server in _SERVERS):
         return "servers"
-    if any(program in command for program in ("-m sinkql", "bin/sinkql", "support.fork_server", "fork_order.py")):
+    if any(program in command for program in _SINKQL):
         return "sinkql"
-    return "other"
+    return "Python" if _file(command).startswith("python") else "other"
+
+
+def name_of(command: str) -> str:
+    """Return the program of a command line, with the class or the module that Java or Python runs."""
+    name, words = _file(command), command.split()[1:]
+    if name == "java":
+        return " ".join([name, *[word for word in words if _JAVA_CLASS.fullmatch(word)][:1]])
+    if name.startswith("python"):
+        for place, word in enumerate(words):
+            if word in ("-m", "-c"):
+                return " ".join([name, *words[place : place + (2 if word == "-m" else 4)]])
+            if not word.startswith("-"):
+                return f"{name} {_file(word)}"
+    return name
+
+
+def _file(command: str) -> str:
+    return command.partition(" ")[0].rpartition("/")[2].rstrip(":")
 
 
 class CpuAccount:
-    """A pytest plugin that prints the table at the end of a run; in a worker of xdist it sends its part."""
+    """A pytest plugin that prints the tables at the end of a run; in a worker of xdist it sends its part."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._output: dict[str, Any] | None = getattr(config, "workeroutput", None)
-        self._seconds: defaultdict[str, defaultdict[str, float]] = defaultdict(_nothing)
-        self._file = "between tests"
-        self._seen: dict[tuple[int, int], float] = {}
-        self._kinds: dict[tuple[int, int], str] = {}
+        self._seconds: _Counts = defaultdict(_nothing)
+        self._programs: _Counts = defaultdict(_nothing)
+        self._file = _BETWEEN
+        self._command = _command(os.getpid())
+        self._seen: dict[Process, Times] = {}
+        self._programs_of: dict[Process, Program] = {}
         self._lock = threading.Lock()
         self._over = threading.Event()
         if self._output is not None or not config.getoption("numprocesses", None):  # the workers count themselves
@@ -63,20 +110,21 @@ class CpuAccount:
         with self._lock:
             self._take()
             self._seconds[self._file][_WALL] += time.monotonic() - began
-            self._file = "between tests"
+            self._file = _BETWEEN
 
     def pytest_sessionfinish(self) -> None:
         self._over.set()
         with self._lock:
             if self._output is not None:
                 self._take()
-                self._output["cpu"] = {file: dict(counts) for file, counts in self._seconds.items()}
+                self._output["cpu"] = [{name: dict(of) for name, of in part.items()} for part in self._parts()]
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:  # Any: of xdist, which may be missing
-        for file, counts in getattr(node, "workeroutput", {}).get("cpu", {}).items():
-            for kind, seconds in counts.items():
-                self._seconds[file][kind] += seconds
+        for part, counted in zip(self._parts(), getattr(node, "workeroutput", {}).get("cpu", ()), strict=False):
+            for name, counts in counted.items():
+                for kind, seconds in counts.items():
+                    part[name][kind] += seconds
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("CPU seconds by folder and kind of process")
@@ -86,9 +134,15 @@ class CpuAccount:
                 folders[file.partition("/")[0]][kind] += seconds
         for line in table(folders):
             terminalreporter.write_line(line)
-        terminalreporter.section(f"the {_LISTED_FILES} files that use the most CPU")
-        for line in table(self._seconds)[: _LISTED_FILES + 1]:
+        terminalreporter.section(f"the {_LISTED} files that use the most CPU")
+        for line in table(self._seconds)[: _LISTED + 1]:
             terminalreporter.write_line(line)
+        terminalreporter.section(f"the {_LISTED} programs of a file that use the most CPU")
+        for line in programs(self._programs)[: _LISTED + 1]:
+            terminalreporter.write_line(line)
+
+    def _parts(self) -> tuple[_Counts, _Counts]:
+        return self._seconds, self._programs
 
     def _sample(self) -> None:
         while not self._over.wait(_EVERY_S):
@@ -97,29 +151,58 @@ class CpuAccount:
 
     def _take(self) -> None:
         """Charge what the descendants used since the last sample to the present file."""
+        found = processes()
         own = os.getpid()
-        found = dict(processes())
-        parents = {pid: parent for pid, (parent, _, _) in found.items()}
-        for pid, (_, began, seconds) in found.items():
-            process = pid, began
-            if process not in self._kinds and not descends(pid, own, parents):
-                continue
-            if process not in self._kinds:
-                self._kinds[process] = "pytest" if pid == own else _kind(pid)
-            elif self._kinds[process] == "other":  # a fork may have become another program
-                self._kinds[process] = _kind(pid)
-            used = seconds - self._seen.get(process, 0.0)
-            self._seen[process] = seconds
-            self._seconds[self._file][self._kinds[process]] += used
+        parents = {pid: times.parent for (pid, _), times in found.items()}
+        ours = {each: times for each, times in found.items() if each in self._seen or descends(each[0], own, parents)}
+        ended = self._ended_since(ours)
+        for process, times in ours.items():
+            before = self._seen.get(process)
+            program = self._program(process)
+            if program != self._programs_of.get(process):  # a fork may have become another program
+                self._programs[f"{self._file} {program.name}"][_PROCESSES] += 1
+                self._programs_of[process] = program
+            if before is None:
+                before = Times(0, 0.0, times.reaped if process[0] == own else 0.0)
+            self._charge(program, times.own - before.own)
+            children = ended.get(process[0], [])
+            unseen = times.reaped - before.reaped - sum(seconds for _, seconds in children)
+            if unseen >= _TICK_S:
+                last = children[0][0] if children else Program("other", f"short children of {program.name}")
+                self._charge(last, unseen)
+        self._seen = ours
+
+    def _ended_since(self, living: Mapping[Process, Times]) -> dict[int, list[tuple[Program, float]]]:
+        """Return the programs of the processes that have ended, and what was seen of each, by parent."""
+        gone: defaultdict[int, list[tuple[Program, float]]] = defaultdict(list)
+        for process in sorted(set(self._seen) - set(living), reverse=True):  # children come before their parents
+            times = self._seen[process]
+            seconds = times.own + times.reaped + sum(seconds for _, seconds in gone.get(process[0], []))
+            gone[times.parent].append((self._programs_of.pop(process), seconds))
+        return gone
+
+    def _program(self, process: Process) -> Program:
+        if process[0] == os.getpid():
+            return Program("pytest", "pytest")
+        command = _command(process[0])
+        if not command and process in self._programs_of:  # it has ended
+            return self._programs_of[process]
+        if command == self._command:
+            return Program("forks", "fork of pytest")
+        return Program(kind_of(command), name_of(command))
+
+    def _charge(self, program: Program, seconds: float) -> None:
+        self._seconds[self._file][program.kind] += seconds
+        self._programs[f"{self._file} {program.name}"][_CPU] += seconds
 
 
-def _kind(pid: int) -> str:
+def _command(pid: int) -> str:
     with suppress(OSError):
-        return kind_of(Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
-    return "other"
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    return ""
 
 
-def descends(pid: int, ancestor: int, parents: dict[int, int]) -> bool:
+def descends(pid: int, ancestor: int, parents: Mapping[int, int]) -> bool:
     """Return whether a process is another one, or descends from it."""
     while pid > 1:
         if pid == ancestor:
@@ -128,13 +211,16 @@ def descends(pid: int, ancestor: int, parents: dict[int, int]) -> bool:
     return False
 
 
-def processes() -> Iterator[tuple[int, tuple[int, int, float]]]:
-    """Yield the id, and the parent, start time and CPU seconds, of all processes."""
+def processes() -> dict[Process, Times]:
+    """Return the times of all processes."""
+    found = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
             with suppress(OSError):
                 fields = Path(f"/proc/{name}/stat").read_bytes().rpartition(b")")[2].split()
-                yield int(name), (int(fields[1]), int(fields[19]), (int(fields[11]) + int(fields[12])) * _TICK_S)
+                own, reaped = (sum(map(int, fields[place : place + 2])) * _TICK_S for place in (11, 13))
+                found[int(name), int(fields[19])] = Times(int(fields[1]), own, reaped)
+    return found
 
 
 def _nothing() -> defaultdict[str, float]:
@@ -154,4 +240,14 @@ def table(seconds: Mapping[str, Mapping[str, float]]) -> list[str]:
         f"{name:<48}{cpu(counts):>8.0f}{counts.get(_WALL, 0.0):>8.0f}"
         + "".join(f"{counts.get(kind, 0.0):>15.0f}" for kind in KINDS)
         for name, counts in [*rows, ("all", total)]
+    ]
+
+
+def programs(counts: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """Return the lines of the table of programs: a file and a program in each, the most expensive first."""
+    rows = sorted(counts.items(), key=lambda item: -item[1].get(_CPU, 0.0))
+    return [f"{'of':<96}{_CPU:>8}{_PROCESSES:>12}"] + [
+        f"{name:<96}{each.get(_CPU, 0.0):>8.1f}{each.get(_PROCESSES, 0.0):>12.0f}"
+        for name, each in rows
+        if not name.endswith(" pytest")
     ]

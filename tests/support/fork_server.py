@@ -32,16 +32,18 @@ _PR_SET_CHILD_SUBREAPER = 36
 ORDER_BYTES = 1 << 20
 
 
-def _import_all() -> None:
-    import sinkql
+def import_all(*packages: str) -> None:
+    """Import the modules of these packages, and of others that their functions import, in a process that will fork."""
 
     def is_later(name: str) -> bool:
         return any(name == later or name.startswith(f"{later}.") for later in _LATER)
 
-    for module in pkgutil.walk_packages(sinkql.__path__, "sinkql.", onerror=lambda name: None):
-        if not is_later(module.name):
-            with suppress(ImportError):  # of an extra that is not installed
-                importlib.import_module(module.name)
+    for package in packages:
+        path = importlib.import_module(package).__path__
+        for module in pkgutil.walk_packages(path, f"{package}.", onerror=lambda name: None):
+            if not is_later(module.name):
+                with suppress(ImportError):  # of an extra that is not installed
+                    importlib.import_module(module.name)
     for name in _THIRD:
         importlib.import_module(name)
 
@@ -145,7 +147,7 @@ def _main() -> None:
     from sinkql.cli import main  # before the module of that name
 
     own = _python_path()
-    _import_all()
+    import_all("sinkql")
     gc.collect()
     gc.freeze()
     order = _serve(sys.argv[1])

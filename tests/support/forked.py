@@ -49,7 +49,13 @@ class ForkedProcess:
     """A running `sinkql`, with the attributes and methods of `subprocess.Popen` that tests use; streams are text."""
 
     def __init__(
-        self, arguments: Sequence[str], folder: Path, environment: Mapping[str, str], *, stdin: bool = False
+        self,
+        arguments: Sequence[str],
+        folder: Path,
+        environment: Mapping[str, str],
+        *,
+        stdin: bool = False,
+        python: str = sys.executable,
     ) -> None:
         self.args = ["sinkql", *arguments]
         self.returncode: int | None = None
@@ -67,7 +73,7 @@ class ForkedProcess:
         self._reading: list[threading.Thread] | None = None
         self._texts = ["", ""]
         streams = (given, output, errors)
-        self._connection, self.pid = fork(server(), arguments, str(folder), environment, streams)
+        self._connection, self.pid = fork(server(python), arguments, str(folder), environment, streams)
         for file in streams:
             os.close(file)
 
@@ -138,14 +144,15 @@ def command() -> tuple[str, ...]:
 
 
 @cache
-def server() -> str:
-    """Start the process that forks; return the path of its socket."""
+def server(python: str = sys.executable) -> str:
+    """Start the process that forks; return the path of its socket. Another Python imports only its own packages."""
     path = Path(tempfile.mkdtemp(prefix="forked-")) / "socket"
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(_TESTS), os.environ.get("PYTHONPATH", "")])}
-    command = [sys.executable, "-m", "support.fork_server", str(path)]
+    own = [os.environ.get("PYTHONPATH", "")] if python == sys.executable else []
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(_TESTS), *own])}
+    command = [python, "-m", "support.fork_server", str(path)]
     process = subprocess.Popen(
         command,
-        cwd=_TESTS.parent,
+        cwd=_TESTS,
         env=environment,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

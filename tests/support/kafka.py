@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import ctypes
 import signal
 import subprocess
 import tempfile
 import time
+import uuid
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import count
 from pathlib import Path
 from types import MappingProxyType
@@ -37,10 +40,10 @@ from confluent_kafka.admin import (
 from support.authority import authority
 from support.java import java
 from support.kafka_account import account
+from support.kafka_archive import JARS, archive
 from support.patience import PATIENCE_S, Deadline
 from support.port import held_ports
 
-_JARS = Path(__file__).parents[2] / ".kafka" / "libs"
 _JAVA = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 _QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 _TELLING = (
@@ -55,6 +58,7 @@ _TELLING = (
         )
     ),
 )
+_CLUSTER, _RECORDS = "AAAAAAAAQACAAAAAAAAAAQ", "bootstrap.checkpoint"
 USER, PASSWORD = "ann", "open sesame"
 """The user of SASL, with any mechanism."""
 
@@ -79,7 +83,7 @@ class Kafka:
     `trusted` is the certificate of the authority that signed the broker's; `identity` has the broker's key and
     certificate. The first broker of a cluster is its controller; later ones have the controller's port. With a
     `domain`, clients of all listeners but plain text see the broker as `broker-1.domain`. `more` are additional
-    settings.
+    settings, `options` additional ones of Java.
     """
 
     folder: Path
@@ -90,6 +94,7 @@ class Kafka:
     controller: int = 0
     domain: str = ""
     more: Mapping[str, str] = field(default_factory=dict)
+    options: Sequence[str] = ()
     _process: subprocess.Popen[bytes] | None = None
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
     _admin: Any = None
@@ -127,19 +132,20 @@ class Kafka:
 
     def initialize(self) -> None:
         """Create the folder of a new broker; skip the test if `make test` could not fetch Kafka's jars."""
-        if not _JARS.is_dir():
+        if not JARS.is_dir():
             pytest.skip("the jars of Kafka could not be fetched from Maven's repository: run make kafka")
-        (self.folder / "server.properties").write_text(
-            "".join(f"{name}={value}\n" for name, value in self._settings().items())
-        )
-        format_ = [java(), *_JAVA, _QUIET, "-cp", f"{_JARS}/*", "kafka.tools.StorageTool", "format"]
-        cluster = ["-t", "AAAAAAAAQACAAAAAAAAAAQ", "-c", "server.properties"]
-        done = subprocess.run([*format_, *cluster], check=False, capture_output=True, text=True, cwd=self.folder)
-        assert done.returncode == 0, done.stdout + done.stderr
+        (self.folder / "server.properties").write_text(_properties(self._settings()))
+        data = self.folder / "data"
+        data.mkdir()
+        (data / _RECORDS).write_bytes(_bootstrap())
+        directory = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        of = {"version": "1", "cluster.id": _CLUSTER, "node.id": str(self.number), "directory.id": directory}
+        (data / "meta.properties").write_text(_properties(of))
 
     def start(self) -> None:
         """Start the broker, and wait until it answers."""
-        command = [java(), *_JAVA, _QUIET, *_TELLING, "-cp", f"{_JARS}/*", "kafka.Kafka", "server.properties"]
+        program = ["-cp", f"{JARS}/*", "kafka.Kafka", "server.properties"]
+        command = [java(), *_JAVA, *archive(), *self.options, _QUIET, *_TELLING, *program]
         with self.log.open("ab") as log:
             process = subprocess.Popen(command, cwd=self.folder, stdout=log, stderr=log)
         self._process = process
@@ -369,9 +375,10 @@ class Kafka:
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT," + ",".join(f"{name}:{name}" for name in names),
             "log.dirs": str(self.folder / "data"),
             "broker.session.timeout.ms": "3000",
-            "broker.heartbeat.interval.ms": "500",
-            "log.cleaner.backoff.ms": "100",
-            "log.retention.check.interval.ms": "1000",
+            # what an idle broker does costs half a CPU-minute in half an hour
+            "broker.heartbeat.interval.ms": "1000",
+            "log.cleaner.backoff.ms": "500",
+            "metadata.max.idle.interval.ms": "0",
             "auto.create.topics.enable": "false",
             "offsets.topic.replication.factor": "1",
             "offsets.topic.num.partitions": "1",
@@ -395,6 +402,23 @@ class Kafka:
         }
 
 
+@cache
+def _bootstrap() -> bytes:
+    """Return the records that Kafka's own program writes into each new folder of data; it takes a second."""
+    with tempfile.TemporaryDirectory(prefix="formatted-") as folder, held_ports(5) as ports:
+        settings = Kafka(Path(folder), ports, *authority(Path(folder)))._settings()
+        Path(folder, "server.properties").write_text(_properties(settings))
+        program = ["-cp", f"{JARS}/*", "kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", "server.properties"]
+        command = [java(), *_JAVA, *archive(), _QUIET, *program]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=folder)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return Path(folder, "data", _RECORDS).read_bytes()
+
+
+def _properties(settings: Mapping[str, str]) -> str:
+    return "".join(f"{name}={value}\n" for name, value in settings.items())
+
+
 @contextmanager
 def another(first: Kafka, number: int = 2) -> Iterator[Kafka]:
     """Run another broker of a cluster until the block ends."""
@@ -409,11 +433,13 @@ def another(first: Kafka, number: int = 2) -> Iterator[Kafka]:
 
 
 @contextmanager
-def kafka(domain: str = "", more: Mapping[str, str] = MappingProxyType({})) -> Iterator[Kafka]:
-    """Run a new broker, with additional settings, until the block ends."""
+def kafka(
+    domain: str = "", more: Mapping[str, str] = MappingProxyType({}), options: Sequence[str] = ()
+) -> Iterator[Kafka]:
+    """Run a new broker, with additional settings and options of Java, until the block ends."""
     with tempfile.TemporaryDirectory(prefix="kafka-") as folder, held_ports(5) as ports:
         names = [f"*.{domain}"] if domain else []
-        server = Kafka(Path(folder), ports, *authority(Path(folder), *names), domain=domain, more=more)
+        server = Kafka(Path(folder), ports, *authority(Path(folder), *names), domain=domain, more=more, options=options)
         server.initialize()
         server.start()
         server.add_scram_user(USER, PASSWORD)
