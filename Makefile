@@ -5,6 +5,10 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 LOCK := constraints.txt
+# uv takes a fraction of pip's time; pip knows the mirrors and authorities of its configuration
+comma := ,
+install = $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint $(LOCK) $(1) || \
+  $(BIN)/pip install --quiet --no-compile --constraint $(LOCK) $(1)
 # one more than the processors of CI: tests often wait for servers and processes
 WORKERS ?= 3
 READERS := .venv-readers/.installed
@@ -39,7 +43,7 @@ demo: $(INSTALLED) java
 java: $(INSTALLED)
 	@$(BIN)/python -c 'from sinkql.runtime.spark.java import check_java; check_java()' 2>/dev/null || { \
 	  echo "installing a Java into $(VENV), since this machine has no Java 17 or newer" && \
-	  $(BIN)/pip install --quiet --constraint $(LOCK) --editable '.[java]'; }
+	  $(call install,--editable '.[java]'); }
 
 # Python and system packages are installed in parallel. Checks of the code run beside the tests, which often wait.
 test:
@@ -117,13 +121,13 @@ $(POSTGRES): tests/support/postgres_versions.py
 test-latest:
 	$(MAKE) test VENV=.venv-latest LOCK=/dev/null
 
-test-lowest: .venv-uv/bin/uv
-	.venv-uv/bin/uv pip compile --quiet --no-header --no-annotate --resolution lowest-direct --python $(PYTHON) \
-	  --all-extras --group dev pyproject.toml --output-file .venv-uv/lowest.txt
-	$(MAKE) pytest VENV=.venv-lowest LOCK=.venv-uv/lowest.txt
+test-lowest: $(BIN)/uv
+	$(BIN)/uv pip compile --quiet --no-header --no-annotate --resolution lowest-direct --python $(PYTHON) \
+	  --all-extras --group dev pyproject.toml --output-file $(VENV)/lowest.txt
+	$(MAKE) pytest VENV=.venv-lowest LOCK=$(VENV)/lowest.txt
 
-lock: .venv-uv/bin/uv
-	.venv-uv/bin/uv pip compile --quiet --no-header --no-annotate --upgrade --universal --python-version 3.11 \
+lock: $(BIN)/uv
+	$(BIN)/uv pip compile --quiet --no-header --no-annotate --upgrade --universal --python-version 3.11 \
 	  --all-extras --group dev pyproject.toml --output-file $(LOCK)
 
 # fails for a broken link
@@ -133,24 +137,19 @@ docs: $(INSTALLED_DEV)
 hooks: $(INSTALLED_DEV)
 	$(BIN)/pre-commit install
 
-.venv-uv/bin/uv:
-	$(PYTHON) -m venv .venv-uv
-	.venv-uv/bin/pip install --quiet uv
-
-$(BIN)/python:
+$(BIN)/uv:
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --upgrade 'pip>=25.1' # older ones know no dependency groups
+	$(BIN)/pip install --quiet --no-compile --upgrade 'pip>=25.1' uv # older pips know no dependency groups
 
-$(INSTALLED): $(BIN)/python pyproject.toml $(LOCK)
+$(INSTALLED): $(BIN)/uv pyproject.toml $(LOCK)
 	@echo "installing SinkQL and Spark into $(VENV), which takes a minute or two"
-	$(BIN)/pip install --quiet --constraint $(LOCK) --editable .
+	$(call install,--editable .)
 	touch $@
 
-# without compiling: most modules are never imported
-$(INSTALLED_DEV): $(BIN)/python pyproject.toml $(LOCK)
+$(INSTALLED_DEV): $(BIN)/uv pyproject.toml $(LOCK)
 	@echo "installing SinkQL, Spark and what the tests need into $(VENV), which takes a minute or two"
-	$(BIN)/pip install --quiet --no-compile --constraint $(LOCK) --editable '.[all,java]' --group dev
+	$(call install,--editable '.[all$(comma)java]' --group dev)
 	touch $(INSTALLED) $@
 
 clean:
-	rm -rf .venv .venv-latest .venv-lowest .venv-uv .venv-readers
+	rm -rf .venv .venv-latest .venv-lowest .venv-readers
