@@ -12,7 +12,6 @@ import os
 import re
 import signal
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -36,6 +35,7 @@ from sinkql.runtime.local.engine import LocalEngine
 from sinkql.storage import failpoint
 from support.eager import compact_eagerly, expire_hastily
 from support.fault import armed
+from support.forking import needed_threads
 from support.running import loop_of
 
 _TRIES = 6
@@ -144,7 +144,7 @@ def serve() -> None:
     with TemporaryDirectory() as folder:  # every fork inherits the imports and caches of this run
         write_input(Path(folder))
         run(Pipeline(Path(folder), "chain"))
-    assert threading.active_count() == 1, "threads are running, which a fork would not copy"
+    assert needed_threads() == [], "threads are running, which a fork would not copy"
     gc.freeze()
     processes: dict[str, int] = {}
     for line in sys.stdin:

@@ -39,7 +39,7 @@ from sinkql.runtime.spark.application import SparkApplication
 from sinkql.runtime.spark.settings import SparkSettings
 from sinkql.storage import failpoint
 from support.fault import armed
-from support.forking import serve
+from support.forking import needed_threads, serve
 from support.patience import Deadline
 from support.running import FixedWorkload, MemoryControl, contexts
 from support.threaded_spark import ThreadedSpark
@@ -293,8 +293,8 @@ def main() -> None:
         child.run(Pipeline(Path(folder), "chain"))
         run(Path(folder) / "placed", [Part(5, "small"), Part(40, "wide"), Part(5, "small", "rest")])
     deadline = Deadline()
-    while threading.active_count() > 1:
-        assert deadline.left(), threading.enumerate()
+    while threads := needed_threads():
+        assert deadline.left(), threads
         time.sleep(_LOOK_S)  # for threads that are about to end
     serve(_run_order)
 
