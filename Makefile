@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 LOCK := constraints.txt
-# uv takes a fraction of pip's time; pip knows the mirrors and authorities of its configuration
+# uv takes about half of pip's time; pip knows the mirrors and authorities of its configuration
 comma := ,
 install = $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint $(LOCK) $(1) || \
   $(BIN)/pip install --quiet --no-compile --constraint $(LOCK) $(1)

@@ -150,7 +150,7 @@ def _write(folder: Path, orders: int) -> None:
 
 
 def _text(name: str) -> str:
-    return query(name).split("\nORDER BY")[0].replace("date '", "DATE '").replace("interval '", "INTERVAL '")
+    return query(name).split("\nORDER BY")[0]
 
 
 def _sinkql(name: str, source: Path, cores: int) -> str:

@@ -7,7 +7,6 @@ slowly.
 
 from __future__ import annotations
 
-import gc
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -54,13 +53,9 @@ def open_or_empty(context: click.Context) -> tuple[Session, Output]:
 def _opened(
     context: click.Context, catalog: str | Path | None, *, existing: bool = False, project: Path | None = None
 ) -> Session:
-    gc.disable()  # imported modules stay: collecting among them takes a tenth of a short command's time
-    try:
-        from sinkql.session import Session
+    from sinkql.session import Session
 
-        session = Session(catalog, existing=existing, project=project)
-    finally:
-        gc.enable()
+    session = Session(catalog, existing=existing, project=project)
     context.call_on_close(session.close)
     return session
 

@@ -42,24 +42,24 @@ _REPORT_SECONDS = 4.0
 
 @dataclass(frozen=True, slots=True)
 class _CapturedRead:
-    """A read of a captured source: the name and id of the source, its table, and the names of its secrets."""
+    """A read of a captured source: its table, and the names of the source's secrets."""
 
     name: str
-    source_id: str
     source: CapturedSource
     keeping: LogRetention
     table: CapturedTable
     secrets: frozenset[str]
 
 
-def _captured_read(read: physical.Read) -> _CapturedRead:
+def _captured_read(read: physical.Read) -> _CapturedRead | None:
+    """Return None for a source without an id, which is not captured."""
     source, keeping = captured_source(read.connector, read.options, read.connection, read.log)
+    if not source.id:
+        return None
     secrets = set(physical.secrets_in(source.options))
     if source.log is not None:
         secrets |= physical.secrets_in(source.log.options)
-    return _CapturedRead(
-        read.source, read.options["source_id"], source, keeping, captured_table(read), frozenset(secrets)
-    )
+    return _CapturedRead(read.source, source, keeping, captured_table(read), frozenset(secrets))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class CatalogCaptureDirectory:
         for assignment, reads in self._read_by(self.workload.now()):
             for read in reads:
                 source = read.source
-                if source.id and source.id not in assignments:
+                if source.id not in assignments:
                     is_shared = self.catalog.registry.sources[source.kind].open_shared is not None
                     versions = tuple(version for version in assignment.secrets if version[0] in read.secrets)
                     assignments[source.id] = CaptureAssignment(source, read.keeping, is_shared, versions)
@@ -93,12 +93,13 @@ class CatalogCaptureDirectory:
         derived = self._derived.get(job.sink_id)
         if derived is None or derived[0] is not job:
             kinds = self.catalog.registry.sources
-            captured = [
-                _captured_read(read)
+            reads = [
+                captured
                 for read in job.reads()
                 if read.connector in kinds and kinds[read.connector].stream is not None
+                if (captured := _captured_read(read)) is not None
             ]
-            derived = self._derived[job.sink_id] = job, captured
+            derived = self._derived[job.sink_id] = job, reads
         return derived[1]
 
     def folder(self, capturing: CaptureAssignment) -> LogDirectory:
@@ -144,7 +145,7 @@ class CatalogCaptureDirectory:
         sinks = []
         for assignment, reads in self._read_by(self.workload.all()):
             for read in reads:
-                if read.source_id == source_id:
+                if read.source.id == source_id:
                     committed: dict[str, Offsets] = json.loads(offsets.get(assignment.job.sink_id, "{}"))
                     seconds, position = assignment.job.commit_interval.total_seconds(), committed.get(read.name)
                     sinks.append(
