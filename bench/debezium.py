@@ -8,7 +8,8 @@ keys are in the table before. Prints changes per CPU-second of the process tree,
 exec --once` and for Flink SQL, which upserts into an Iceberg table and commits every ten seconds. Each reads a quarter
 of the changes and then, in another process, all others; the rate is the slope between the two.
 
-With `--exchange`, SinkQL runs a second time with the rows in Spark SQL's shuffle instead of Arrow blobs.
+SinkQL's batches run in process. With `--exchange` they run in Spark, and a second time with the rows in Spark SQL's
+shuffle instead of Arrow blobs.
 
 After each run, DuckDB checks SinkQL's table. It checks Flink's only with `--read-all`, because reading its equality
 deletes takes many minutes. Uses the Kafka broker of the tests; its CPU does not count.
@@ -36,7 +37,7 @@ from bench.peer import FLINK_EVENTS, flink_topic, run_flink_kafka
 _SMALLER = 4
 _BY_ROWS = "sinkql, rows"
 _SCRIPT = """
-CREATE CLUSTER bench (SIZE = 'local[{cores}]', EXECUTION = SPARK);
+CREATE CLUSTER bench (SIZE = 'local[{cores}]', EXECUTION = {execution});
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');
 CREATE CONNECTION kafka TO KAFKA (BROKER '{address}', SECURITY PROTOCOL 'PLAINTEXT');
 CREATE SOURCE s ({columns}, PRIMARY KEY (id) NOT ENFORCED) FROM KAFKA CONNECTION kafka (TOPIC '{topic}')
@@ -141,7 +142,8 @@ def _sinkql(broker: Any, name: str, work: Path, arguments: argparse.Namespace) -
     topic = broker.topic(PARTITIONS)
     columns = ", ".join(f"{name} {type_}" for name, type_ in EVENT_COLUMNS.items())
     known = {"address": broker.address, "topic": topic, "columns": columns}
-    text = _SCRIPT.format(**known, cores=arguments.cores, commit_rows=arguments.commit_rows)
+    execution = "SPARK" if arguments.exchange else "AUTO"
+    text = _SCRIPT.format(**known, cores=arguments.cores, commit_rows=arguments.commit_rows, execution=execution)
 
     def drained(messages: _Messages) -> Cost:
         send(broker, topic, messages)

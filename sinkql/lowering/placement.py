@@ -64,15 +64,25 @@ def interval_of(job: physical.Job) -> timedelta:
     return job.commit_interval if is_kept else SPARK_INTERVAL
 
 
+def divides(job: physical.Job) -> bool:
+    """Return whether a backlog is committed in batches that this process may run, as long as Spark does not run.
+
+    Without state, two batches cost hardly more than one of both. With state, each reads and writes some of it again.
+    """
+    return not job.remote and not job.stateful() and reason_for_spark(job) is None
+
+
 def placed(job: physical.Job) -> str:
     """Return where the batches of a job run, for users."""
     reason = reason_for_spark(job)
     if reason is not None:
         return f"in Spark{', once a second at most' if interval_of(job) > job.commit_interval else ''}: {reason}"
-    limit = f"{COLD.rows():,} rows or {COLD.bytes >> 20} MB"
-    if any(map(_computes, job.graph.running())):
-        limit += f", {COMPUTED_ROWS:,} rows if their expressions are computed one by one"
-    return f"in process up to about {limit}; in Spark above that"
+    limit = f"about {COLD.rows():,} rows or {COLD.bytes >> 20} MB"
+    computed = f"{COMPUTED_ROWS:,} rows if their expressions are computed one by one"
+    computes = any(map(_computes, job.graph.running()))
+    if divides(job):
+        return f"in process, {limit} at a time, until Spark runs" + (f"; in Spark above {computed}" if computes else "")
+    return f"in process up to {limit}{f', {computed}' if computes else ''}; in Spark above that"
 
 
 def missing(expression: Expression, columns: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ import pytest
 
 from postgres.pipeline import capturing, catch_up
 from sinkql.runtime.local import engine as local_engine
+from sinkql.runtime.local import placement
 from sinkql.session import Session
 from support.postgres import Postgres
 from support.readers import duckdb_folder, open_table, pyiceberg_rows
@@ -97,6 +98,7 @@ def test_what_one_engine_keeps_the_other_takes_out(
         return spark
 
     engine = placed_engine(started, 2)
+    monkeypatch.setattr(placement, "_REMEMBERED_S", 0.0)
     with capturing(session):
         for turn, step in enumerate(_STEPS):
             in_spark = turn % 2 == 1

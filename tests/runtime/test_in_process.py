@@ -13,7 +13,7 @@ import pytest
 from sinkql import physical
 from sinkql.connector_api.registry import discover
 from sinkql.runtime.batch.loop import BatchLoop
-from sinkql.runtime.local import batch
+from sinkql.runtime.local import batch, placement
 from sinkql.runtime.local.engine import LocalEngine
 from support.running import (
     MemoryControl,
@@ -123,10 +123,11 @@ def test_a_batch_whose_rows_turn_out_to_be_large_is_done_by_spark(
     path.write_text("id\n1\n2\n")
     os.utime(path, (1_700_000_000, 1_700_000_000))
     loop = _loop(tmp_path, csv_files(tmp_path), key=("id",))
-    monkeypatch.setattr(batch, "_BYTES", 10)
-    with pytest.raises(_SparkAskedError):
-        drain(loop)
-    monkeypatch.undo()
+    monkeypatch.setattr(placement, "_REMEMBERED_S", 0.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(batch, "_BYTES", 10)
+        with pytest.raises(_SparkAskedError):
+            drain(loop)
     assert drain(loop) == 1
     assert rows(tmp_path) == [(1,), (2,)]
 

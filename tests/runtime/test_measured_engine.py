@@ -7,10 +7,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from sinkql import physical
-from sinkql.connector_api.stream import Size
+from sinkql.connector_api.stream import Limit, Size
 from sinkql.lowering.placement import COLD, WARM
 from sinkql.runtime.batch.engine import Batch, Outcome, SparkNeededError
 from sinkql.runtime.local import measured_engine
@@ -103,3 +104,25 @@ def test_spark_starts_when_batches_in_process_take_much_of_the_time(case: _Case)
             placement.forget(case.job.sink_id)  # otherwise the next batch would be estimated as slow
         assert case.runs(_SMALL)
     assert case.starts == 1
+
+
+def test_a_batch_is_limited_as_long_as_spark_does_not_run(case: _Case) -> None:
+    assert case.measured.room(case.job) == Limit(COLD.rows(), COLD.bytes)
+    case.spark_up = True
+    assert case.measured.room(case.job) is None
+
+
+@pytest.mark.parametrize("change", [{"execution": "SPARK"}, {"master": "spark://127.0.0.1:7077"}])
+def test_a_job_whose_large_batches_are_sparks_has_no_limit(case: _Case, change: dict[str, str]) -> None:
+    assert case.measured.room(msgspec.structs.replace(case.job, **change)) is None
+
+
+def test_a_job_with_state_has_no_limit(case: _Case) -> None:
+    kept = job(physical.Normalize(counter(), "rows", ("counter",)), case.folder)
+    assert case.measured.room(kept) is None
+
+
+def test_a_job_that_gave_up_has_no_limit(case: _Case) -> None:
+    case.engine.declines = True
+    case.runs(_SMALL)
+    assert case.measured.room(case.job) is None

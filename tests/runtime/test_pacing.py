@@ -71,6 +71,25 @@ def test_a_batch_cut_by_the_limit_is_followed_at_once() -> None:
     assert not pacer.due(_orders(), 1002)
 
 
+@pytest.mark.parametrize("target", [None, 250])
+def test_a_batch_reads_no_more_than_there_is_room_for(target: int | None) -> None:
+    rooms = iter([Limit(30), Limit(0), None, Limit(1_000)])
+    pacer = Pacer({"q": Queue(250)}, room=lambda: next(rooms))
+    orders = _orders(target=target)
+    assert pacer.due(orders, 0) is (target is not None)
+    assert pacer.next_end(_at(0), orders, 1000) == _at(30)
+    assert pacer.due(orders, 1000)
+    assert pacer.next_end(_at(30), orders, 1001) == _at(31)
+    assert pacer.next_end(_at(31), orders, 1002) == _at(131)
+    assert pacer.next_end(_at(131), orders, 1003) == _at(231)
+
+
+def test_two_sources_share_the_room() -> None:
+    pacer = Pacer({"p": Queue(250), "q": Queue(250)}, room=lambda: Limit(31))
+    orders = PacingOrders({"p": {"at": 0}, "q": {"at": 0}}, timedelta(seconds=1), 100)
+    assert pacer.next_end(orders.start, orders, 1000) == {"p": {"at": 15}, "q": {"at": 15}}
+
+
 def test_a_source_that_grows_while_it_is_looked_at_is_not_cut() -> None:
     pacer = Pacer({"q": Queue(50, grows=3)})
     pacer.next_end(_at(0), _orders(), 1000)

@@ -178,3 +178,23 @@ def test_the_limits_are_those_that_explain_shows() -> None:
     assert COLD.holds(Size(1_000_000, 1))
     assert not COLD.holds(Size(1_000_001, 1))
     assert not COLD.holds(Size(1, 256 * _MB + 1))
+
+
+def test_a_batch_of_the_most_rows_is_allowed_and_a_larger_one_is_not() -> None:
+    placement = _placement()
+    rng = random.Random(3)
+    for at in range(200):
+        rows = placement.most_rows("a", at=float(at))
+        assert rows is not None
+        assert placement.place("a", Size(rows, 1), at=float(at), spark_up=False) == "in process"
+        assert placement.place("a", Size(rows * 2 + 2, 1), at=float(at), spark_up=False) == "Spark"
+        ran = rng.choice([rows, max(rows // 1000, 1), 1])
+        placement.ran_in_process("a", Size(ran, 1), rng.choice([1e-7, 1e-6, 1e-4]) * ran + rng.random() / 10, at=at)
+
+
+def test_a_job_that_gave_up_has_no_most_rows_for_an_hour() -> None:
+    placement = _placement()
+    placement.gave_up("a", Size(100, 1), at=5.0)
+    assert placement.most_rows("a", at=3604.0) is None
+    assert placement.most_rows("b", at=3604.0) == COLD.rows()
+    assert placement.most_rows("a", at=3605.0) == COLD.rows()

@@ -29,6 +29,7 @@ from sinkql.runtime.batch.events import Progress, silent
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.batch.pacing import Pacer, PacingOrders
 from sinkql.runtime.local.engine import LocalEngine
+from sinkql.runtime.local.measured_engine import MeasuredEngine, SharedPlacement
 from sinkql.runtime.schedule.placed_engine import PlacedEngine
 from sinkql.runtime.sink.workload import SinkAssignment
 from sinkql.state_store.directory import StateDirectory
@@ -57,7 +58,10 @@ def placed_engine(session: Callable[[], SparkSession], buckets: int) -> PlacedEn
 
         return SparkEngine(session, buckets=buckets)
 
-    return PlacedEngine(LocalEngine(buckets, policy="decline"), open_spark)
+    in_process = MeasuredEngine(
+        LocalEngine(buckets, policy="decline"), SharedPlacement(), spark_up=lambda: False, start_spark=lambda: None
+    )
+    return PlacedEngine(in_process, open_spark)
 
 
 def counter(

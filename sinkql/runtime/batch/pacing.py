@@ -47,7 +47,7 @@ class Pacer:
     The first window begins at the first call, each later one at the end of the previous window. At the end of a window,
     a batch is due if there is new input; after a batch that a limit cut, the next one is due immediately. If the clock
     is among the readers, a temporal change counts as new input from the time that `next_temporal_change` returns.
-    Inputs that are read at ticks end where the `timeline` decides.
+    Inputs that are read at ticks end where the `timeline` decides. `room` returns what a batch may read at most.
     """
 
     readers: Mapping[str, InputProbe]
@@ -55,6 +55,7 @@ class Pacer:
     cut: bool = False
     next_temporal_change: Callable[[], int | None] = lambda: None
     timeline: Timeline | None = None
+    room: Callable[[], Limit | None] = lambda: None
 
     def due(self, orders: PacingOrders, now_ms: int) -> bool:
         """Return whether a batch is due."""
@@ -86,7 +87,7 @@ class Pacer:
     def _data_end(
         self, readers: Mapping[str, InputProbe], start: JobOffsets, orders: PacingOrders, now_ms: int
     ) -> dict[str, Offsets]:
-        limit = Limit(max(1, orders.max_rows_per_commit // max(1, len(readers))))
+        limit = self._limit(orders, max(1, len(readers)))
         at_ticks = self.timeline.inputs.sources_below if self.timeline is not None else ()
         readers = {name: reader for name, reader in readers.items() if name not in at_ticks}
         if orders.targets is not None:
@@ -103,6 +104,14 @@ class Pacer:
         # a job at the tick of another job is due again when that job is
         self.window_ms = now_ms if step.at is None else min(now_ms, step.at)
         return {**end, **step.ends}
+
+    def _limit(self, orders: PacingOrders, readers: int) -> Limit:
+        """Return what the batch may read of each of its readers."""
+        room = self.room()
+        if room is None:
+            return Limit(max(1, orders.max_rows_per_commit // readers))
+        rows = min(orders.max_rows_per_commit, room.rows)
+        return Limit(max(1, rows // readers), max(1, room.bytes // readers))
 
     def _step(self, start: JobOffsets, others: JobOffsets, limit: Limit, targets: JobOffsets | None) -> TimelineStep:
         """Return the step of the inputs that are read at ticks; `others` are the ends of the other inputs."""

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 
 from sinkql import physical
-from sinkql.connector_api.stream import Size
-from sinkql.lowering.placement import SMALL, WARM
+from sinkql.connector_api.stream import Limit, Size
+from sinkql.lowering.placement import COLD, SMALL, WARM, divides
 from sinkql.machine import clock
 from sinkql.runtime.batch.engine import Batch, Engine, Outcome, SparkNeededError
 from sinkql.runtime.local.placement import Placement
@@ -95,6 +95,14 @@ class MeasuredEngine:
         if wants_spark:
             self._start_spark()
         return outcome
+
+    def room(self, job: physical.Job) -> Limit | None:
+        """Return what a batch may read so that it runs in this process; None if it may as well run in Spark."""
+        if not divides(job) or self._spark_up():
+            return None
+        with self._placement.locked() as placement:
+            rows = placement.most_rows(job.sink_id, at=clock.monotonic())
+        return None if rows is None else Limit(rows, COLD.bytes)
 
     def ran_in_spark(self, job: physical.Job, batch: Batch) -> None:
         """Learn that Spark has run a batch."""

@@ -97,6 +97,15 @@ class Placement:
         allowed = not self._gave_up(rate, size, at) and _is_allowed(rate, size, WARM if spark_up else COLD)
         return "in process" if allowed else "Spark"
 
+    def most_rows(self, job: str, *, at: float) -> int | None:
+        """Return the most rows of a batch that runs in process without Spark; None if such batches are Spark's.
+
+        Readers guess the bytes of rows, so even a batch of cheap rows has at most as many as the cold limit assumes.
+        """
+        rate = self._rate(job)
+        rows = max(1, min(COLD.rows(), int((COLD.seconds - rate.fixed) / rate.row_seconds)))
+        return None if self._gave_up(rate, Size(rows, 0), at) else rows
+
     def ran_in_process(self, job: str, size: Size, seconds: float, *, at: float) -> None:
         """Learn that a batch took CPU `seconds` in this process, without its commit."""
         self._rate(job).learn(size.rows, seconds)

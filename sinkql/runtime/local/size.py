@@ -1,10 +1,9 @@
-"""A batch → whether it is too large for this process, which serves all sinks."""
+"""A batch → its size, and whether it changes too much state for this process, which serves all sinks."""
 
 from __future__ import annotations
 
 from sinkql import physical
 from sinkql.connector_api.stream import Size
-from sinkql.lowering.placement import COLD
 from sinkql.runtime.batch.engine import Batch
 from sinkql.runtime.state.arrangement import rows_to_merge
 from sinkql.runtime.state.operator import stateful
@@ -20,10 +19,7 @@ def size_of(batch: Batch) -> Size | None:
 
 
 def too_large(job: physical.Job, batch: Batch) -> str | None:
-    """Return None if a batch is small enough, else the short reason why Spark runs it."""
-    size = size_of(batch)
-    if size is None or not COLD.holds(size):
-        return "the batch is large"
+    """Return None if a batch changes little enough state, else the short reason why Spark runs it."""
     if any(_merged_rows(struct, job, batch) > _MERGED_ROWS for struct in job.graph.stateful()):
         return f"it merges or deletes more than {_MERGED_ROWS} rows of state"
     return None

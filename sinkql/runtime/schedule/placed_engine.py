@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 from sinkql import physical
+from sinkql.connector_api.stream import Limit
 from sinkql.runtime.batch.engine import Batch, Engine, Outcome, SparkNeededError
 from sinkql.storage import failpoint
 
@@ -15,6 +16,7 @@ class PlacedEngine:
 
     `in_process` raises SparkNeededError for what it leaves to Spark. `open_spark` opens Spark's engine with the first
     such batch; `in_use` keeps Spark running while the engine executes. `ran_in_spark` is told of each batch there.
+    `room` returns what a batch of a job may read so that it runs in this process, None if there is no need.
     """
 
     def __init__(
@@ -23,8 +25,10 @@ class PlacedEngine:
         open_spark: Callable[[], Engine],
         in_use: Callable[[], AbstractContextManager[None]] = nullcontext,
         ran_in_spark: Callable[[physical.Job, Batch], None] = lambda job, batch: None,
+        room: Callable[[physical.Job], Limit | None] = lambda job: None,
     ) -> None:
         self.in_process = in_process
+        self.room = room
         self.bucketing = in_process.bucketing
         self.buckets = in_process.buckets
         self.spark = _EngineInUse(self, open_spark, in_use, ran_in_spark)

@@ -220,7 +220,7 @@ class SharedSpark:
         in_process = MeasuredEngine(
             LocalEngine(buckets, policy="decline"), self.placement, spark_up=self.is_up, start_spark=self.prepare
         )
-        return PlacedEngine(in_process, open_spark, self.in_use, in_process.ran_in_spark)
+        return PlacedEngine(in_process, open_spark, self.in_use, in_process.ran_in_spark, in_process.room)
 
     def rest_if_unneeded(self) -> None:
         """Stop Spark until it is needed again, unless batches in this process would take too much time without it."""

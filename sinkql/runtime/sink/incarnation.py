@@ -243,7 +243,12 @@ class Incarnation:
 
     def _run_batches(self, loop: BatchLoop, engine: PlacedEngine) -> Ending | None:
         readers = self._readers()
-        pacer = Pacer(readers, next_temporal_change=lambda: loop.next_temporal_change, timeline=self._timeline(readers))
+        pacer = Pacer(
+            readers,
+            next_temporal_change=lambda: loop.next_temporal_change,
+            timeline=self._timeline(readers),
+            room=lambda: engine.room(loop.job),
+        )
         needs_spark = reason_for_spark(self._job) is not None
         scheduled = ScheduledSink(
             pacer, pacing_orders(loop), self.process(loop, engine), self.control.wake, needs_spark=needs_spark
