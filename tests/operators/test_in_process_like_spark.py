@@ -23,6 +23,7 @@ from sinkql.logical.type import TEXT, parse_type
 from sinkql.lowering.fused_join import fuse_joins
 from sinkql.runtime.batch.engine import SparkNeededError
 from sinkql.runtime.local import batch as local_batch
+from sinkql.runtime.local import placement
 from sinkql.runtime.local import size as local_size
 from sinkql.runtime.schedule.placed_engine import PlacedEngine
 from support.running import placed_engine
@@ -31,6 +32,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.share(2)]
+
+
+@pytest.fixture(autouse=True)
+def nothing_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each batch begin in process, although one before it gave up."""
+    monkeypatch.setattr(placement, "_REMEMBERED_S", 0.0)
+
 
 _NAN = float("nan")
 _VALUES: dict[str, tuple[Any, ...]] = {
