@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.share(2)]
 
 @pytest.fixture(autouse=True)
 def nothing_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let each batch begin in process, although one before it gave up."""
+    """Begin each batch in process, although one before it gave up."""
     monkeypatch.setattr(placement, "_REMEMBERED_S", 0.0)
 
 
