@@ -132,7 +132,7 @@ def _changes(pick: random.Random, size: int) -> list[Any]:
 
 
 @pytest.mark.spark
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("body", [*_WHOLE, *_COMPUTED])
 def test_rows_are_written_in_the_tasks_that_give_them_in_their_sinks_buckets(
     body: Callable[[], tuple[physical.Operator, tuple[str, ...]]],
@@ -217,7 +217,7 @@ def test_what_comes_and_goes_at_once_is_left_out_in_parts_as_in_one(
         assert {row[:3]: row[3] for row in found} == {row: diff for row, diff in total.items() if diff}
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("body", _WHOLE)
 def test_what_is_computed_or_left_out_above_it_is_known(
     body: Callable[[], tuple[physical.Operator, tuple[str, ...]]],
@@ -240,7 +240,7 @@ def test_what_is_computed_or_left_out_above_it_is_known(
     assert not whole(physical.Map(view, tuple(outputs)))
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("body", _WHOLE)
 def test_a_sink_by_another_key_needs_an_exchange(
     body: Callable[[], tuple[physical.Operator, tuple[str, ...]]],

@@ -225,7 +225,7 @@ def _too_large(*given: object) -> None:
     raise SparkNeededError
 
 
-@pytest.mark.share(4)
+@pytest.mark.share(7)
 @pytest.mark.parametrize("body", [_whole, _united, _joined, _computed, _flattened, _broadcast, _grouped])
 def test_whoever_does_a_batch_gives_the_same_and_keeps_the_same(
     body: Callable[[], physical.Operator], tmp_path: Path, session: SparkSession, monkeypatch: pytest.MonkeyPatch

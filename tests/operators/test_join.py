@@ -124,12 +124,13 @@ def transient(tables: list[pa.Table], before: Counter[Row], after: Counter[Row])
     return [(row, diff) for row, diff in changes if not (after if diff > 0 else before)[row]]
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(6)
 @pytest.mark.parametrize("name", CASES)
 def test_after_every_batch_a_join_is_what_its_sql_gives(name: str, tmp_path: Path) -> None:
     check(CASES[name], tmp_path, name, (4, 12, 0, 20, 1, 8, 15))
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("seed", range(20))
 def test_after_every_batch_joins_in_one_task_are_what_their_sql_gives(seed: int, tmp_path: Path) -> None:
     check_nested(tmp_path, f"nested {seed}", (4, 9, 0, 6, 8))

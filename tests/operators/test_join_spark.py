@@ -57,7 +57,7 @@ IN_SPARK = (
 )
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("name", IN_SPARK)
 def test_in_spark_too_a_join_is_what_its_sql_gives(name: str, tmp_path: Path, session: SparkSession) -> None:
     rng, case = random.Random(name), CASES[name]

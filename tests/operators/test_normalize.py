@@ -14,7 +14,7 @@ from sinkql.physical.identity import meaning_of
 from sinkql.runtime.state.operator import stateful
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("buckets", [1, 3])
 @pytest.mark.parametrize("name", VIEWS)
 def test_after_every_batch_a_view_is_what_its_sql_gives(name: str, buckets: int, tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ ORDERS = [
 ]
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(6)
 @pytest.mark.parametrize("change", ["append", "retract"])
 @pytest.mark.parametrize("place", range(len(ORDERS)))
 def test_first_rows_are_right_after_every_batch(place: int, change: physical.Change, tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_first_rows_are_right_after_every_batch(place: int, change: physical.Cha
         assert pipeline.got() == Counter()
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(6)
 @pytest.mark.parametrize("last", [None, 3])
 @pytest.mark.parametrize("function", ["row_number", "rank", "dense_rank"])
 @pytest.mark.parametrize("reach", [1, 100])  # rows that are read together

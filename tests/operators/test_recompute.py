@@ -137,6 +137,7 @@ def test_numbers_and_values_of_other_rows_are_right(change: physical.Change, tmp
     )
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("place", range(len(FRAMES)))
 def test_frames_have_the_rows_that_they_should(place: int, tmp_path: Path) -> None:
     each = FRAMES[place]
@@ -156,6 +157,7 @@ def test_frames_have_the_rows_that_they_should(place: int, tmp_path: Path) -> No
     run(tmp_path, operator, f"frame{place}", (14, 9, 3))
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("place", range(len(RANGES)))
 def test_ranges_reach_as_far_as_they_say(place: int, tmp_path: Path) -> None:
     order, each = RANGES[place]

@@ -16,6 +16,7 @@ import pytest
 from sinkql import physical
 from sinkql.connector_api.registry import discover
 from sinkql.errors import SinkqlError
+from sinkql.lowering import placement
 from sinkql.runtime.batch.engine import Batch, Outcome
 from sinkql.runtime.batch.events import Event, SinkCommitted, SinkStalled, SinkStarted, SinkStopped
 from sinkql.runtime.local.engine import LocalEngine
@@ -108,6 +109,7 @@ def sinks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Sinks:
     )
     engine = PlacedEngine(found.engine, lambda: found.engine)
     monkeypatch.setattr(SharedSpark, "engine", lambda shared, session, buckets: engine)
+    monkeypatch.setattr(placement, "SPARK_INTERVAL", timedelta(milliseconds=1))
     monkeypatch.setattr(life, "_FIRST_WAIT", 0.001)
     for module in (control, incarnation):
         monkeypatch.setattr(module, "_LOOK_SECONDS", 0.01)
