@@ -93,6 +93,7 @@ class _Application:
     first: Sequence[SinkAssignment]
     running: dict[str, tuple[SinkRunner, Future[SinkOutcome]]] = field(default_factory=dict)
     ended: dict[str, tuple[SinkAssignment, SinkOutcome]] = field(default_factory=dict)
+    _done: list[Future[SinkOutcome]] = field(default_factory=list)
     _workload_read_at: float = 0.0
     _busy_at: float = 0.0
     _stopped_at: float | None = None
@@ -169,7 +170,9 @@ class _Application:
         # After a takeover, the sink does not take over again: two processes would do so for ever.
         takeover = self.workload.takeover and work.job.sink_id not in self.ended
         runner = SinkRunner(host, work, takeover=takeover)
-        self.running[work.job.sink_id] = (runner, _in_thread(runner.run))
+        future = _in_thread(runner.run)
+        self.running[work.job.sink_id] = (runner, future)
+        future.add_done_callback(self._done.append)
 
     def _has_work(self) -> bool:
         if self.running:
@@ -181,12 +184,14 @@ class _Application:
         if self.workload.stay or self.workload.once:
             return
         sinks = [work for work in self.first if work.job.write.connector != physical.VIEW]
-        views = [runner for runner, _ in self.running.values() if runner.job.write.connector == physical.VIEW]
-        if sinks and len(views) == len(self.running):
-            for runner in views:
+        if sinks and all(runner.job.write.connector == physical.VIEW for runner, _ in self.running.values()):
+            for runner, _ in self.running.values():
                 runner.end_unstarted()
 
     def _collect_outcomes(self) -> None:
+        if not self._done:
+            return
+        self._done.clear()  # a sink that ends from now on is there again
         for sink_id, (runner, future) in list(self.running.items()):
             if future.done():
                 del self.running[sink_id]

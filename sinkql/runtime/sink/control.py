@@ -6,6 +6,7 @@ import threading
 from dataclasses import dataclass, field
 
 from sinkql import physical
+from sinkql.connector_api.stream import Context
 from sinkql.errors import SinkqlError
 from sinkql.lowering.placement import interval_of, reason_for_spark
 from sinkql.machine import clock
@@ -34,6 +35,7 @@ class SinkControl:
     lost: SinkqlError | None = None
     _ends: bool = field(default=False, init=False)
     _replies: WaitReplies = field(default_factory=WaitReplies, init=False)
+    _context: tuple[physical.Job, Context] | None = field(default=None, init=False)
 
     @property
     def _sink_id(self) -> str:
@@ -114,14 +116,20 @@ class SinkControl:
             self._pace(loop, scheduled)
 
     def _answer_requests(self, loop: BatchLoop, batch: threading.Lock) -> None:
-        host = self.host
-        context = host.contexts(self.follower.work.job)
+        host, context = self.host, self._present_context()
         if self._is_optimize_requested():
             run_optimize_request(loop, host.control, batch, self.is_stopping_or_unwanted)
         run_replay_request(loop, context.notes, batch, self.is_stopping_or_unwanted)
         answered = self._replies.reply(host.waits.pending(context), loop, context, batch)
         if answered:
             host.progress(SinkReached(self.follower.work.job.sink, answered))
+
+    def _present_context(self) -> Context:
+        """Return the context of the present job, which is asked for every second."""
+        job = self.follower.work.job
+        if self._context is None or self._context[0] is not job:
+            self._context = job, self.host.contexts(job)
+        return self._context[1]
 
     def _is_optimize_requested(self) -> bool:
         try:
