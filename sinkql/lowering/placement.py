@@ -9,12 +9,14 @@ from datetime import timedelta
 from sinkql import evaluate, logical, physical
 from sinkql.connector_api.stream import Size
 from sinkql.logical.expression import Call, Cast, Expression, Literal, Reference, walk
+from sinkql.machine.cores import local_cores
 
 ROW_SECONDS = 3e-6
 """The time of a row in process before a job's rate was measured."""
 COMPUTED_ROWS = 1 << 14
 """The most rows whose expressions are computed in process, one by one instead of over whole columns."""
 
+_DIVIDING_CORES = 2
 SPARK_INTERVAL = timedelta(seconds=1)
 """The shortest interval of a job whose batches are all Spark's."""
 
@@ -68,8 +70,11 @@ def divides(job: physical.Job) -> bool:
     """Return whether a backlog is committed in batches that this process may run, as long as Spark does not run.
 
     Without state, two batches cost hardly more than one of both. With state, each reads and writes some of it again.
+    With many cores, Spark reads the backlog in a fraction of the time.
     """
-    return not job.remote and not job.stateful() and reason_for_spark(job) is None
+    if job.remote or job.stateful() or local_cores(job.master) > _DIVIDING_CORES:
+        return False
+    return reason_for_spark(job) is None
 
 
 def placed(job: physical.Job) -> str:

@@ -5,5 +5,6 @@ simulation replaces all three: it decides when each host runs, which ids it make
 
 * `clock`: Tell the time, and wait.
 * `randomness`: Make ids, and other random values.
+* `cores`: Tell how many cores there are.
 * `memory`: Keep what the sinks of a process have read of shared logs and tables.
 """

@@ -112,7 +112,7 @@ def test_a_batch_is_limited_as_long_as_spark_does_not_run(case: _Case) -> None:
     assert case.measured.room(case.job) is None
 
 
-@pytest.mark.parametrize("change", [{"execution": "SPARK"}, {"master": "spark://127.0.0.1:7077"}])
+@pytest.mark.parametrize("change", [{"execution": "SPARK"}, {"master": "spark://a:1"}, {"master": "local[3]"}])
 def test_a_job_whose_large_batches_are_sparks_has_no_limit(case: _Case, change: dict[str, str]) -> None:
     assert case.measured.room(msgspec.structs.replace(case.job, **change)) is None
 

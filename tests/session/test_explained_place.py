@@ -14,6 +14,8 @@ from sinkql.session import Session
 _ITEMS = """
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');
 CREATE CLUSTER always (SIZE = 'local[1]', EXECUTION = SPARK);
+CREATE CLUSTER few (SIZE = 'local[2]');
+CREATE CLUSTER many (SIZE = 'local[3]');
 CREATE CLUSTER elsewhere (MASTER = 'yarn', STATE = '/tmp');
 CREATE SOURCE n FROM LOAD GENERATOR COUNTER;
 CREATE MATERIALIZED VIEW renamed AS SELECT counter AS c FROM n;
@@ -49,12 +51,14 @@ def _batches(session: Session, what: str) -> list[str]:
 @pytest.mark.parametrize(
     ("view", "cluster", "place"),
     [
-        ("n", "quickstart", _ALL),
-        ("renamed", "quickstart", _ALL),
-        ("doubled", "quickstart", _COMPUTED),
-        ("few", "quickstart", _COMPUTED),
-        ("counted", "quickstart", _LIMITED),
-        ("doubles", "quickstart", _LIMITED_COMPUTED),
+        ("n", "few", _ALL),
+        ("renamed", "few", _ALL),
+        ("doubled", "few", _COMPUTED),
+        ("few", "few", _COMPUTED),
+        ("counted", "few", _LIMITED),
+        ("doubles", "few", _LIMITED_COMPUTED),
+        ("n", "many", _LIMITED),
+        ("doubled", "many", _LIMITED_COMPUTED),
         ("waves", "quickstart", "in Spark: only Spark computes sin(double precision)"),
         ("renamed", "always", "in Spark: its cluster has EXECUTION = SPARK"),
         ("renamed", "elsewhere", _LIMITED),

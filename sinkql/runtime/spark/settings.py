@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from sinkql.machine.cores import local_cores
+
 PATIENCE_SECONDS = 30.0
 """How long Spark may take to stop."""
 CORES = "spark.executor.cores"
@@ -85,10 +87,7 @@ def _cores(settings: SparkSettings) -> int:
     """Return how many tasks can run together; on a remote cluster, the requested number."""
     if not settings.local:
         return requested_cores(settings.conf) or _CORES_ELSEWHERE
-    wanted = re.match(r"local\[(\d+)", settings.master)
-    if wanted is not None:
-        return int(wanted[1])
-    return 1 if settings.master == "local" else len(os.sched_getaffinity(0))
+    return local_cores(settings.master)
 
 
 def requested_cores(conf: Mapping[str, str]) -> int | None:
