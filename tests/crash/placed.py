@@ -53,7 +53,7 @@ _ALLOWED_BYTES = 16_000
 """A batch of wide rows has more: it is Spark's at once."""
 _ROWS_BYTES = 6_000
 """A batch of heavy rows has more once it is read: it begins in process."""
-_IDLE_S = 0.03
+_IDLE_S = _SPARK_IDLE_S = 0.03
 _LOOK_S = 0.01
 _INTERVAL = timedelta(milliseconds=40)
 _OLD = (1_700_000_000, 1_700_000_000)
@@ -224,7 +224,9 @@ def low_limits() -> Iterator[None]:
         patch.setattr(placement, "WARM", allowance)
         patch.setattr(placement, "_REMEMBERED_S", 0.0)
         patch.setattr(batch, "_BYTES", _ROWS_BYTES)
-        patch.setattr(host, "ScheduleLimits", lambda most: ScheduleLimits(most, round=_IDLE_S, spark_idle=_IDLE_S))
+        patch.setattr(
+            host, "ScheduleLimits", lambda most: ScheduleLimits(most, round=_IDLE_S, spark_idle=_SPARK_IDLE_S)
+        )
         patch.setattr(control, "_LOOK_SECONDS", _LOOK_S)
         patch.setattr(application, "_LOOK_SECONDS", _LOOK_S)
         patch.setattr(life, "_FIRST_WAIT", 0.001)
@@ -245,7 +247,7 @@ def run(
     jobs = [
         msgspec.structs.replace(
             each.job(), sink=f"materialize.public.{kind}", commit_interval=_INTERVAL,
-            spark_idle=timedelta(seconds=_IDLE_S),
+            spark_idle=timedelta(seconds=_SPARK_IDLE_S),
         )
         for kind, each in feeder.pipelines.items()
     ]  # fmt: skip

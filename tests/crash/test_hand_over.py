@@ -152,6 +152,7 @@ def test_a_batch_is_tried_once_in_process_also_after_one_that_spark_ran(
         return execute(engine, job, batch)
 
     monkeypatch.setattr(MeasuredEngine, "execute", counted)
+    monkeypatch.setattr(placed, "_SPARK_IDLE_S", 1000.0)  # the next batch begins where the last one ran
     parts = [Part(20, "wide"), Part(15, "small"), Part(28, "heavy"), Part(15, "small")]
     told = placed.run(tmp_path, parts, sinks=["upsert"])
     assert (tries, told.in_spark, told.in_process, told.misused) == (4, 2, 2, [])

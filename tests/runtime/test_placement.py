@@ -192,6 +192,14 @@ def test_a_batch_of_the_most_rows_is_allowed_and_a_larger_one_is_not() -> None:
         placement.ran_in_process("a", Size(ran, 1), rng.choice([1e-7, 1e-6, 1e-4]) * ran + rng.random() / 10, at=at)
 
 
+def test_a_job_whose_small_batches_take_too_long_has_no_most_rows() -> None:
+    placement = _placement()
+    for at in range(50):
+        placement.ran_in_process("a", Size(1, 1), 2 * COLD.seconds, at=float(at))
+    assert placement.place("a", Size(1, 1), at=50.0, spark_up=False) == "Spark"
+    assert placement.most_rows("a", at=50.0) is None
+
+
 def test_a_job_that_gave_up_has_no_most_rows_for_an_hour() -> None:
     placement = _placement()
     placement.gave_up("a", Size(100, 1), at=5.0)

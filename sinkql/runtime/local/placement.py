@@ -103,8 +103,8 @@ class Placement:
         Readers guess the bytes of rows, so even a batch of cheap rows has at most as many as the cold limit assumes.
         """
         rate = self._rate(job)
-        rows = max(1, min(COLD.rows(), int((COLD.seconds - rate.fixed) / rate.row_seconds)))
-        return None if self._gave_up(rate, Size(rows, 0), at) else rows
+        rows = min(COLD.rows(), int((COLD.seconds - rate.fixed) / rate.row_seconds))
+        return None if rows <= 0 or self._gave_up(rate, Size(rows, 0), at) else rows
 
     def ran_in_process(self, job: str, size: Size, seconds: float, *, at: float) -> None:
         """Learn that a batch took CPU `seconds` in this process, without its commit."""
