@@ -64,6 +64,7 @@ def test_generated_values(data: st.DataObject) -> None:
     assert _decoded(type_, values, binary=True) == _exact(type_, values, binary=True)
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("place", range(len(SCALARS)))
 @settings(deadline=None, max_examples=15)
 @given(st.data())
