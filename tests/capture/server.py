@@ -7,7 +7,9 @@ set, as with a synchronous standby that does not answer.
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -74,11 +76,14 @@ class Server:
     @contextmanager
     def open(self) -> Iterator[sqlite3.Connection]:
         """Open its file, for one transaction."""
-        with closing(sqlite3.connect(self.path, timeout=self.patience, isolation_level=None)) as connection:
-            connection.execute("PRAGMA synchronous = OFF")
-            connection.execute("BEGIN IMMEDIATE")
+        connection = _opened.connection(self)
+        connection.execute("BEGIN IMMEDIATE")
+        try:
             yield connection
-            connection.execute("COMMIT")
+        except BaseException:
+            connection.rollback()
+            raise
+        connection.execute("COMMIT")
 
     def commit(self, changes: Sequence[Change], *, seen: bool = True) -> int:
         """Commit changes; commits to the same rows become visible first, as they held the locks."""
@@ -111,6 +116,28 @@ class Server:
         with self.open() as connection:
             found = connection.execute("SELECT confirmed FROM slot").fetchone()
             return None if found is None else int(found[0])
+
+
+class _Opened(threading.local):
+    """The connection of a thread to the file that it opened last, since opening one takes longer than a transaction."""
+
+    to: tuple[int, Server] | None = None
+
+    def __init__(self) -> None:
+        self._connections: list[sqlite3.Connection] = []
+
+    def connection(self, server: Server) -> sqlite3.Connection:
+        if self.to != (os.getpid(), server):
+            if self.to is not None and self.to[0] == os.getpid():
+                self._connections.pop().close()  # a fork leaves those of its parent alone
+            made = sqlite3.connect(server.path, timeout=server.patience, isolation_level=None)
+            made.execute("PRAGMA synchronous = OFF")
+            self._connections.append(made)
+            self.to = os.getpid(), server
+        return self._connections[-1]
+
+
+_opened = _Opened()
 
 
 def fold(found: Any, name: str) -> dict[int, str]:

@@ -139,9 +139,10 @@ def test_capture_waits_for_sinks_if_the_log_is_full(tmp_path: Path, server: Serv
     with Running(sinks, pace=replace(QUICK, full_seconds=0.0)) as running:
         once(sinks, "a")
         once(sinks, "b")
-        for number in range(200):
+        for number in range(120):
             server.commit([("t", number, secrets.token_hex(200))])
         running.until(lambda: running.host.reports[-1].status == "stalled")
+        server.commit([("t", 0, "beyond the log")])
         told = running.host.reports[-1]
         assert told.error is not None
         assert told.error.code == "SQ3443"

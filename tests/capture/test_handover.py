@@ -136,7 +136,7 @@ def _history(open_store: Open, folder: Path, seed: int) -> None:
 
 
 def test_a_log_has_no_gap_if_a_capture_is_suspended_anywhere(open_store: Open, tmp_path: Path) -> None:
-    many = 60 if isinstance(open_store(), FolderLogStore) else 3
+    many = 20 if isinstance(open_store(), FolderLogStore) else 2
     for seed in range(many):
         _history(_in(open_store, tmp_path, seed), tmp_path / str(seed), seed)
 
@@ -144,7 +144,7 @@ def test_a_log_has_no_gap_if_a_capture_is_suspended_anywhere(open_store: Open, t
 @pytest.mark.soak
 def test_a_log_has_no_gap_over_many_histories(open_store: Open, tmp_path: Path) -> None:
     many = 5_000 if isinstance(open_store(), FolderLogStore) else 300
-    for seed in range(1000, 1000 + many):
+    for seed in range(many):
         _history(_in(open_store, tmp_path, seed), tmp_path / str(seed), seed)
 
 

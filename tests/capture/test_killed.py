@@ -250,7 +250,7 @@ def _check(
     return world.happened
 
 
-@pytest.mark.parametrize("keep", ["server", "log"])
+@pytest.mark.parametrize("keep", ["server", pytest.param("log", marks=pytest.mark.soak)])
 def test_tables_are_right_if_any_process_dies(tmp_path: Path, children: Children, keep: Any) -> None:
     happened = _check(tmp_path, children, seed=7, kills=10, keeping=LogRetention(keep))
     assert len([row for row in (*_CAPTURE, *_SINK) if happened[row]]) > 1
@@ -267,12 +267,10 @@ def read_counts(pytestconfig: pytest.Config) -> Iterator[Counter[str]]:
         print(f"\n{sum(found[row] for row in _DEATHS)} kills: {dict(sorted(found.items()))}")
 
 
-_WRITING = ("publish-files#2", "entry-before#3", "entry-made#4", "entry-deleted#1")
+_WRITING = ("chunk-written#1", "publish-files#2", "entry-before#3", "entry-made#4", "entry-deleted#1")
 
 
-@pytest.mark.parametrize(
-    "point", ["chunk-written#1", "entry-put#3", *(pytest.param(each, marks=pytest.mark.soak) for each in _WRITING)]
-)
+@pytest.mark.parametrize("point", ["entry-put#3", *(pytest.param(each, marks=pytest.mark.soak) for each in _WRITING)])
 def test_capture_into_an_object_store_may_die_at_any_write(
     tmp_path: Path, children: Children, bucket: Seaweed, point: str
 ) -> None:

@@ -20,6 +20,7 @@ from sinkql.connectors.confluent.avro.resolution import parse
 from sinkql.decode import avro_schema
 from sinkql.decode.arrow_values import column_of
 from sinkql.logical.type import INTEGER, INTERVAL
+from support.examples import examples
 
 Schema = Any
 HEAD = b"\0\0\0\0\1"
@@ -215,13 +216,13 @@ def compare(schema: Schema, messages: list[bytes]) -> None:
             assert own.type == array.type
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(topics())
 def test_messages_are_what_fastavro_reads(topic: tuple[Schema, list[bytes]]) -> None:
     compare(*topic)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(damage())
 def test_a_damaged_message_fails_alone(topic: tuple[Schema, list[bytes]]) -> None:
     compare(*topic)

@@ -14,6 +14,7 @@ from confluent.test_avro import HEAD, columns, named, plain, types, value
 from sinkql.connectors.confluent.avro.decode import AvroChanges, WriterSchemas
 from sinkql.decode import avro_schema
 from sinkql.decode.arrow_values import column_of
+from support.examples import examples
 
 Schema = Any
 _OPS = ("c", "r", "u", "u", "d", "d", "m", "t", "x")
@@ -78,7 +79,7 @@ def _by_fastavro(row: Schema, schema: Schema, message: bytes) -> tuple[int, dict
     return (-1 if op == "d" else 1), made
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(_topic())
 def test_changes_are_what_fastavro_reads(topic: tuple[Schema, Schema, list[bytes]]) -> None:
     row, schema, messages = topic

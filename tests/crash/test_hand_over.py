@@ -94,12 +94,14 @@ def _check_dead(pipeline: Pipeline, parts: Sequence[Part]) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("sinks", _HALVES)
+@pytest.mark.parametrize(
+    ("sinks", "every"), [(_HALVES[0], 2), *(pytest.param(each, 1, marks=pytest.mark.soak) for each in _HALVES)]
+)
 def test_a_kill_at_any_step_of_the_hand_over_loses_and_doubles_no_row(
-    children: Children, tmp_path: Path, sinks: Sequence[str]
+    children: Children, tmp_path: Path, sinks: Sequence[str], every: int
 ) -> None:
-    parts = _PATTERN * 3
-    for point in _POINTS:
+    parts = _PATTERN * (4 - every)
+    for point in _POINTS[every - 1 :: every]:
         assert _run(children, tmp_path, parts, f"{point}=kill", sinks=sinks) == SIGKILL, point
     told = _run(children, tmp_path, parts, sinks=sinks)
     assert isinstance(told, Told)
@@ -111,8 +113,8 @@ def test_a_kill_at_any_step_of_the_hand_over_loses_and_doubles_no_row(
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 20))])
 def test_a_kill_at_any_time_loses_and_doubles_no_row(children: Children, tmp_path: Path, seed: int) -> None:
     chance, parts = random.Random(seed), trace(seed, 12 if seed else 8)
-    sinks = _HALVES[seed % 2]
-    for _ in range(10 if seed else 6):
+    sinks = _HALVES[(seed + 1) % 2]
+    for _ in range(10 if seed else 4):
         ended = _run(children, tmp_path, parts, sinks=sinks, seconds=chance.uniform(0.1, _SECONDS))
         assert ended == SIGALRM or isinstance(ended, Told)
     assert isinstance(_run(children, tmp_path, parts, sinks=sinks), Told)

@@ -53,7 +53,9 @@ def _drain(loop: BatchLoop, process: Any) -> None:
         process(start, end)
 
 
-@pytest.mark.parametrize("kind", ["append", "upsert", "view"])
+@pytest.mark.parametrize(
+    "kind", [pytest.param("append", marks=pytest.mark.soak), pytest.param("upsert", marks=pytest.mark.soak), "view"]
+)
 @pytest.mark.usefixtures("hasty")
 def test_sink_continues_when_there_is_room_again(tmp_path: Path, kind: str) -> None:
     write_input(tmp_path)
@@ -82,6 +84,7 @@ def test_sink_continues_when_there_is_room_again(tmp_path: Path, kind: str) -> N
     verify.check_state(pipeline)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("kind", ["upsert", "view"])
 @pytest.mark.usefixtures("hasty")
 def test_sink_starts_when_there_is_room_again(tmp_path: Path, kind: str) -> None:

@@ -192,7 +192,7 @@ def fail_everywhere(folder: Path, kinds: list[str], commits: int) -> Iterator[Fa
 
 
 def test_what_was_acknowledged_is_there_after_a_power_failure(tmp_path: Path) -> None:
-    kinds = ["append", "chain", "vectors"]
+    kinds = ["chain", "vectors"]
     for failing in fail_everywhere(tmp_path, kinds, commits=4):
         assert failing.found >= {1, 2, 3, 4}
 

@@ -112,7 +112,7 @@ CASES = [
 ]
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(6)
 @pytest.mark.long
 @pytest.mark.parametrize(("what", "point"), CASES)
 def test_no_record_is_lost_or_doubled(children: Children, folder: Path, what: Prepared, point: str) -> None:

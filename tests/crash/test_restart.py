@@ -74,6 +74,7 @@ def test_without_its_index_an_upsert_sink_makes_it_again(children: Children, pip
     goes_on(children, pipeline)
 
 
+@pytest.mark.share(5)
 @pytest.mark.parametrize("kind", ["view", "chain", "pick"])
 @pytest.mark.parametrize("lost", [".", "manifests", "state"], ids=["all", "manifests", "runs"])
 def test_without_its_state_an_upsert_sink_makes_it_again(

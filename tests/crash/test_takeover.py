@@ -10,7 +10,7 @@ from crash import verify
 from crash.conftest import Children
 from crash.pipeline import Pipeline, write_input
 
-pytestmark = [pytest.mark.long, pytest.mark.share(4)]
+pytestmark = [pytest.mark.long, pytest.mark.share(9)]
 
 _BEFORE = ("read-marker#4", "data-file#2", "data-files#2", "attached#2", "commit-request#3")
 """Failpoints of the second batch before its commit."""

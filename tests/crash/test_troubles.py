@@ -77,6 +77,7 @@ def test_a_running_sink_continues_when_what_was_gone_is_back(tmp_path: Path, tro
     verify.check_index(pipeline)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("trouble", TROUBLES)
 def test_a_sink_that_is_started_meanwhile_recreates_no_table(tmp_path: Path, trouble: str) -> None:
     away, code, _ = TROUBLES[trouble]

@@ -238,7 +238,8 @@ def _replay(pipeline: Pipeline, relation: str) -> None:
     run_replay_request(pipeline.drain(relation), pipeline.session.context(job).notes, threading.Lock(), lambda: False)
 
 
-@pytest.mark.parametrize("upsert", [False, True])
+@pytest.mark.share(2)
+@pytest.mark.parametrize("upsert", [True, False])
 def test_messages_whose_schema_comes_later_are_replayed(broker: Kafka, pipeline: Pipeline, upsert: bool) -> None:
     """A replayed message keeps its time and key, and does not overwrite a later row of its key."""
     topic = broker.topic(retention_ms="-1")  # the messages have old timestamps

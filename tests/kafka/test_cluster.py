@@ -126,7 +126,8 @@ def test_a_range_is_read_on_when_its_leader_is_killed(
     assert [f"{each:04}" for each in range(300)] == found
 
 
-@pytest.mark.parametrize("place", [pytest.param("messages", marks=pytest.mark.soak), "commit-request"])
+@pytest.mark.soak
+@pytest.mark.parametrize("place", ["messages", "commit-request"])
 def test_a_transaction_is_written_once_when_a_leader_is_killed_in_it(
     place: str, broker: Kafka, pipeline: Pipeline, second: Kafka, third: Kafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.server
 _ROUNDS = 25
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.soak)])
 def test_a_table_is_the_fold_of_a_topic_that_is_compacted_under_it(
     seed: int, broker: Kafka, pipeline: Pipeline
 ) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from sinkql.runtime.local.engine import LocalEngine
 from sinkql.runtime.spark.engine import SparkEngine
 from sinkql.session import Session
 from support.kafka import Kafka
@@ -41,7 +42,7 @@ def test_topics_are_the_tables_that_the_example_says(
         session.execute(script)
         for turn in (1, 2):
             for job in session.jobs():
-                engine = SparkEngine(lambda: spark, buckets=2)
+                engine = SparkEngine(lambda: spark, buckets=2) if turn == 1 else LocalEngine(2)
                 loop = loop_of(job, session.context(job), session.catalog.registry, engine=engine)
                 loop.start(epoch=turn, once=True)
                 drain(loop)

@@ -15,7 +15,7 @@ from kafka.pipeline import Pipeline
 from sinkql.errors import SinkqlError
 from support.kafka import Kafka, kafka
 
-pytestmark = [pytest.mark.server, pytest.mark.long]
+pytestmark = [pytest.mark.server, pytest.mark.soak]
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def _told(pipeline: Pipeline) -> str:
     return error.code
 
 
-@pytest.mark.parametrize("lost", ["cut", pytest.param("put back", marks=pytest.mark.soak)])
+@pytest.mark.parametrize("lost", ["cut", "put back"])
 def test_messages_in_the_place_of_others_are_told(pipeline: Pipeline, lost: str) -> None:
     broker = pipeline.broker
     broker.topic(1, "t")

@@ -158,10 +158,10 @@ def _play(seed: int, pipeline: Pipeline, children: Children, *, steps: int, rest
 
 
 def test_a_topic_has_each_change_once(pipeline: Pipeline, children: Children) -> None:
-    _play(1, pipeline, children, steps=10, restarts=1)
+    _play(1, pipeline, children, steps=6, restarts=1)
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("seed", range(100, 125))
+@pytest.mark.parametrize("seed", [1, *range(100, 125)])
 def test_a_topic_has_each_change_once_at_length(seed: int, pipeline: Pipeline, children: Children) -> None:
     _play(seed, pipeline, children, steps=40, restarts=3)

@@ -355,6 +355,7 @@ def test_a_sink_without_a_snapshot_begins_at_the_end(broker: Kafka, pipeline: Pi
     assert pipeline.rows("s") == [(3,)]
 
 
+@pytest.mark.soak
 def test_a_broker_that_is_killed_and_comes_back_is_read_on(broker: Kafka, pipeline: Pipeline) -> None:
     topic = broker.topic()
     broker.send(topic, *_texts(1, 2))
@@ -467,7 +468,9 @@ def test_a_transaction_that_kafka_has_not_ended_is_waited_for() -> None:
     assert error.hint.startswith("SinkQL retries")
 
 
-def test_each_range_gives_just_its_own_messages(broker: Kafka) -> None:
+@pytest.mark.share(4)
+@pytest.mark.parametrize("first", range(4))
+def test_each_range_gives_just_its_own_messages(broker: Kafka, first: int) -> None:
     topic = broker.topic()
     producer = broker.producer(transactional_id=f"{topic}-a")
     for turn in range(4):
@@ -488,7 +491,7 @@ def test_each_range_gives_just_its_own_messages(broker: Kafka) -> None:
     there = read(0, end)
     assert len(there) == 8
     assert end == 16  # with aborted messages, and a control record after each transaction
-    for begin, to in itertools.combinations(range(end + 1), 2):
+    for begin, to in list(itertools.combinations(range(end + 1), 2))[first::4]:
         assert read(begin, to) == [each for each in there if begin <= each < to]
 
 

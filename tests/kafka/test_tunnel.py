@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kafka.pipeline import Pipeline
+from sinkql.connectors.kafka import admin
 from sinkql.errors import SinkqlError
 from support.authority import authority
 from support.kafka import PASSWORD, USER, Kafka, another, kafka
@@ -111,11 +112,12 @@ def test_brokers_that_brokers_name_are_behind_the_tunnel_too(
     assert {host for host, _ in ssh.forwarded} == {f"broker-1.{_DOMAIN}", f"broker-2.{_DOMAIN}"}
 
 
-def test_each_broker_has_its_own_way(behind: Pipeline, inner: Kafka) -> None:
+def test_each_broker_has_its_own_way(behind: Pipeline, inner: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker with a tunnel refers to a broker without one, which cannot be reached."""
     topic = inner.topic(name="own-way", brokers=[[2]])
     inner.send(topic, "a")
     _connect(behind, "SSL", f"BROKERS ('{_address(inner, 'SSL')}' USING SSH TUNNEL ssh)")
+    monkeypatch.setattr(admin, "_PATIENCE_S", 4.0)
     with pytest.raises(SinkqlError) as caught:
         behind.run(f"CREATE SOURCE s FROM KAFKA CONNECTION far (TOPIC '{topic}', START TIMESTAMP 1) FORMAT TEXT;")
     assert (caught.value.code, f"broker-2.{_DOMAIN}" in caught.value.message) == ("SQ4270", True)

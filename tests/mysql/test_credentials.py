@@ -44,6 +44,7 @@ def user(server: MariaDb, database: str) -> Iterator[str]:
     server.run(f"DROP USER {name}")
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("what", _CHANGES)
 def test_a_user_that_is_altered_stalls_its_source_until_that_is_put_right(
     server: MariaDb, database: str, user: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str

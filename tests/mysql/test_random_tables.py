@@ -41,6 +41,7 @@ def _values(parts: Sequence[TableRows], width: int) -> dict[int, list[Any]]:
     return dict(sorted(found.items()))
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("seed", range(12))
 def test_rows_are_the_servers(server: MariaDb, database: str, seed: int) -> None:
     chance = random.Random(seed)

@@ -259,6 +259,7 @@ def test_both_connections_verify_the_server_and_use_scram(
             assert repr(rows) == repr(_read_again(read))
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("wrong", ["authority", "password", "host name", "password in clear text"])
 def test_a_server_that_is_not_to_be_trusted_gets_no_second_connection(
     encrypted: _Encrypted, monkeypatch: pytest.MonkeyPatch, wrong: str
@@ -404,16 +405,18 @@ def _whole(found: Reading) -> bool:
         return read._exported is not None
 
 
-@pytest.mark.parametrize("way", ["end", "reset"])
-def test_no_row_is_missing_wherever_a_connection_is_cut(relay: _Relay, relayed: Reading, way: str) -> None:
+@pytest.mark.parametrize(
+    ("way", "every"), [("end", 4), *(pytest.param(way, 1, marks=pytest.mark.soak) for way in ("end", "reset"))]
+)
+def test_no_row_is_missing_wherever_a_connection_is_cut(relay: _Relay, relayed: Reading, way: str, every: int) -> None:
     relay.way, total = way, relay.most
-    limits = [*range(0, total, total // 23), *range(total - 30, total + 1)]
+    early, late = range(0, total, total // 23)[:24:every], range(total, total - 31, -every)
     through = []
-    for limit in limits:
+    for limit in (*early, *reversed(late)):
         relay.limit = limit
         relayed.stream._driver._is_refused = False
         through.append(_whole(relayed))
-    assert not any(through[:24])  # rows were missing
+    assert not any(through[: len(early)])  # rows were missing
     assert through[-1]
 
 

@@ -284,6 +284,7 @@ def test_tables_that_have_moved_to_another_server_are_read_there(
         assert duckdb_folder(tmp_path / "lake" / "n" / "a") == expected
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("wait", [0.02, 0.0], ids=["now and then", "all the time"])
 def test_rows_without_a_key_come_and_go_as_often_as_on_the_server(
     tmp_path: Path, database: psycopg.Connection[tuple[Any, ...]], wait: float
@@ -400,6 +401,7 @@ def test_another_host_continues_at_once_where_one_died(
     assert duckdb_folder(tmp_path / "lake" / "n" / "a") == expected
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("by_cluster", [False, True])
 def test_log_may_be_in_a_bucket(
     tmp_path: Path, database: psycopg.Connection[tuple[Any, ...]], *, by_cluster: bool

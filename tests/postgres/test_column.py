@@ -17,10 +17,11 @@ from sinkql.connectors.postgres.type import ServerColumn, ServerType, sql_type
 from sinkql.connectors.postgres.value import UnfitError
 from sinkql.decode.columnar import Block
 from sinkql.logical.type import UNKNOWN
+from support.examples import examples
 
 from .values import SCALARS, TYPES
 
-_settings = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+_settings = settings(deadline=None, max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
 
 
 def _decoded(type_: ServerType, values: list[bytes | None], *, binary: bool) -> tuple[list[Any], list[bool]]:
@@ -64,6 +65,7 @@ def test_generated_values(data: st.DataObject) -> None:
     assert _decoded(type_, values, binary=True) == _exact(type_, values, binary=True)
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("place", range(len(SCALARS)))
 @settings(deadline=None, max_examples=15)
 @given(st.data())

@@ -84,7 +84,9 @@ def session(
         yield session
 
 
+@pytest.mark.parametrize("steps", [3, pytest.param(len(_STEPS), marks=pytest.mark.soak)])
 def test_what_one_engine_keeps_the_other_takes_out(
+    steps: int,
     session: Session,
     spark: SparkSession,
     postgres: Postgres,
@@ -100,7 +102,7 @@ def test_what_one_engine_keeps_the_other_takes_out(
     engine = placed_engine(started, 2)
     monkeypatch.setattr(placement, "_REMEMBERED_S", 0.0)
     with capturing(session):
-        for turn, step in enumerate(_STEPS):
+        for turn, step in enumerate(_STEPS[:steps]):
             in_spark = turn % 2 == 1
             postgres.execute(step, postgres_database)
             asked.clear()

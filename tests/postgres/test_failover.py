@@ -100,6 +100,7 @@ def test_sinks_continue_with_a_slot_that_the_standby_has(session: Session, pair:
         assert duckdb_folder(Path("lake/n/a")) == _rows(pair.other)
 
 
+@pytest.mark.soak  # a slot that is gone is also tried in test_captured.py
 def test_sinks_stop_where_the_standby_has_no_slot(session: Session, pair: _Pair) -> None:
     pair.other.execute("ALTER SYSTEM SET sync_replication_slots = off")
     pair.other.execute("SELECT pg_reload_conf()")

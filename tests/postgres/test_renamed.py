@@ -90,6 +90,7 @@ def _stopped(session: Session, name: str) -> SinkqlError:
         deadline.check("an error")
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("told", [False, True], ids=["unseen", "told"])
 def test_column_renamed_while_its_table_is_read(
     told: bool, session: Session, postgres: Postgres, postgres_database: str, monkeypatch: pytest.MonkeyPatch

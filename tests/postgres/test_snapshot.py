@@ -30,7 +30,7 @@ def children() -> Iterator[Children]:
         yield found
 
 
-@pytest.mark.long
+@pytest.mark.soak
 @pytest.mark.parametrize("seed", [0, 3])  # seed 3 has REPLICA IDENTITY FULL
 def test_two_sinks_are_what_the_server_has(own: Postgres, children: Children, tmp_path: Path, seed: int) -> None:
     happened = run(own, children, tmp_path, seed, patience=PATIENCE_S)

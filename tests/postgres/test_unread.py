@@ -68,6 +68,7 @@ _RENAMED = {
 }
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("how", _RENAMED)
 def test_a_table_is_read_by_whatever_name_it_has(
     session: Session, postgres: Postgres, postgres_database: str, how: str
@@ -98,6 +99,7 @@ _UNREAD = {
 """The change of a table, the error of its sink, the error's detail, and the fix."""
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("what", _UNREAD)
 def test_a_table_that_cannot_be_read_stops_its_own_sinks(
     session: Session, postgres: Postgres, postgres_database: str, what: str

@@ -84,6 +84,7 @@ _LOST = {
 """Tables, the change on the server, and the problem that is reported."""
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("what", _LOST)
 def test_a_table_that_is_not_sent_any_more_is_told(
     postgres: Postgres, postgres_database: str, run: Run, what: str
@@ -118,6 +119,7 @@ _BACK = {
 """Changes that are undone before the next check, and the tables that may miss rows."""
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("what", _BACK)
 def test_what_was_undone_before_anybody_looked_is_told(
     postgres: Postgres, postgres_database: str, run: Run, what: str
@@ -164,6 +166,7 @@ _HARMLESS = {
 """Changes after which the server still sends all rows."""
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("what", _HARMLESS)
 def test_what_leaves_nothing_out_is_not_told(postgres: Postgres, postgres_database: str, run: Run, what: str) -> None:
     before, altered = _HARMLESS[what]
@@ -198,6 +201,7 @@ _PARTITIONS = {
 }
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("what", _PARTITIONS)
 def test_rows_that_come_and_go_with_partitions_are_told(
     postgres: Postgres, postgres_database: str, run: Run, what: str
@@ -226,6 +230,7 @@ _ANEW = {
 }
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("what", _ANEW)
 def test_values_that_are_written_again_without_a_change_are_told(
     postgres: Postgres, postgres_database: str, run: Run, what: str

@@ -260,9 +260,9 @@ class Kafka:
             consumer.assign([TopicPartition(topic, partition, 0) for partition in left])
             deadline = Deadline()
             while left:
-                deadline.check("the messages of a topic")
                 message = consumer.poll(0.1)
                 if message is None:
+                    deadline.check("the messages of a topic")
                     continue
                 partition, ended = message.partition(), message.error() is not None
                 assert not ended or message.error().code() == KafkaError._PARTITION_EOF, message.error()

@@ -11,6 +11,7 @@ from threading import Thread
 
 PATIENCE_S = 600.0
 """Seconds; they only decide when a hanging test fails."""
+_PAUSE_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +25,9 @@ class Deadline:
         return max(0.0, self.at - time.monotonic())
 
     def check(self, what: str) -> None:
-        """Fail after the end, and name what did not come."""
+        """Fail after the end, and name what did not come; else pause, so that what is waited for has the processor."""
         assert self.left(), f"{what} did not come in {PATIENCE_S:.0f} seconds"
+        time.sleep(_PAUSE_S)
 
 
 def source_of(holds: Callable[[], object]) -> str:

@@ -92,7 +92,7 @@ def test_a_request_log_that_was_put_back_is_continued(tmp_path: Path, session: S
     assert _bodies(tmp_path) == _bodies(tmp_path, "b") == ["1", "2", "3", "4", "5"]
 
 
-@pytest.mark.parametrize("request_log", ["none", "an earlier one"])
+@pytest.mark.parametrize("request_log", [pytest.param("none", marks=pytest.mark.soak), "an earlier one"])
 def test_host_without_the_request_log_continues_where_the_log_has_all(
     tmp_path: Path, session: Session, sender: Sender, request_log: str
 ) -> None:
@@ -196,7 +196,9 @@ def test_a_request_log_that_is_damaged_in_its_middle_is_continued(
     assert _bodies(tmp_path) == _bodies(tmp_path, "b") == ["four", "one", "three"]
 
 
-@pytest.mark.parametrize("before", ["no capture", "no request", "2 requests"])
+@pytest.mark.parametrize(
+    "before", [*(pytest.param(each, marks=pytest.mark.soak) for each in ("no capture", "no request")), "2 requests"]
+)
 def test_what_comes_after_log_and_request_log_are_lost_is_not_taken_for_what_was_read(
     tmp_path: Path, session: Session, sender: Sender, before: str
 ) -> None:

@@ -116,7 +116,7 @@ def test_whoever_sends_no_whole_request_goes_first(
     with open_stream(source(tmp_path / "s", sender.port, **more), listeners), ExitStack() as stack:
         assert _status(sender.port, context) == 200
         (port,) = listeners._ports.values()
-        for _ in range(40):
+        for _ in range(12):
             each = stack.enter_context(closing(_connected(sender.port)))
             with suppress(ConnectionError):
                 each.sendall(begun)
