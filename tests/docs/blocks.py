@@ -50,8 +50,6 @@ _REMOTE = ("SQ4", "SQ2801", "SQ2481")
 """Prefixes of codes that planning without a server may fail with: the environment, unknown tables and columns."""
 
 
-PROGRAMS = ".programs"
-"""The folder for the commands of a page; if it is there, a page uses what is in it."""
 _ENDING_S = 60
 """Seconds that a background command may take to end before it is killed."""
 
@@ -296,8 +294,8 @@ def _background(command: list[str], environment: Mapping[str, str]) -> Iterator[
 
 
 def _programs() -> Path:
-    """Return the folder `PROGRAMS` in the working folder, with the commands that pages use."""
-    folder = Path(PROGRAMS).resolve()
+    """Return the folder `.programs` in the working folder, with the commands that pages use."""
+    folder = Path(".programs").resolve()
     if not folder.is_dir():
         folder.mkdir()
         sinkql = forked.command() if forked.can_fork(os.environ) else (sys.executable, "-m", "sinkql")

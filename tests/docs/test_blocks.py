@@ -23,8 +23,8 @@ from support.kafka import Kafka, kafka
 pytestmark = pytest.mark.long
 
 _PAGES = [page for page in pages() if not page.is_error]
-_ELSEWHERE = ("how-to/embed", "quickstart")
-"""Pages whose blocks other tests of each change run: `docs.test_embedding` and `package.test_wheel`."""
+_ELSEWHERE = ("how-to/embed",)
+"""Pages whose blocks other tests of each change run: `docs.test_embedding`."""
 _WITH_COMMANDS = [*pages(), *(read(ROOT / name) for name in ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md"))]
 
 
