@@ -49,7 +49,7 @@ def _nulls(random_: random.Random) -> tuple[Any, ...]:
     return tuple(random_.choice([each, None]) for each in _row(random_))
 
 
-@pytest.mark.parametrize("rounds", [4, pytest.param(18, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("rounds", [4, pytest.param(8, marks=pytest.mark.soak)])
 def test_grouping_sets_give_what_they_give_of_all_rows(tmp_path: Path, rounds: int) -> None:
     views = Views(tmp_path, _RELATIONS, {name: View(sql, _ORACLES.get(name)) for name, sql in _VIEWS.items()})
     for name, keys in _KEYS.items():

@@ -95,7 +95,7 @@ _ROWS: dict[str, Callable[[random.Random], Row]] = {
 }
 
 
-@pytest.mark.parametrize("rounds", [4, pytest.param(18, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("rounds", [4, pytest.param(8, marks=pytest.mark.soak)])
 def test_windows_and_ranks_give_what_they_give_of_all_rows(tmp_path: Path, rounds: int) -> None:
     views = Views(tmp_path, _RELATIONS, {name: View(sql) for name, sql in _VIEWS.items()})
     for name, keys in _KEYS.items():
