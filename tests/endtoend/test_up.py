@@ -131,7 +131,6 @@ def test_sinks_follow_what_alter_makes_of_them(up: Running, session: Session) ->
     up.wait_for(_committed("z"))
 
 
-@pytest.mark.soak
 def test_a_killed_process_is_replaced(up: Running, session: Session, held: str) -> None:
     holder = session.catalog.control.holder(held)
     assert holder is not None
