@@ -30,6 +30,7 @@ def _ran(folder: Path, *before: str, home: str | None = None) -> subprocess.Comp
     )
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("home", [None, "/nonexistent/home"])
 def test_a_user_without_a_name_or_a_home_runs_a_script(tmp_path: Path, home: str | None) -> None:
     done = _ran(tmp_path, *(NAMELESS if can_be_nameless() else ()), home=home)  # not all machines allow this

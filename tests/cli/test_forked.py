@@ -21,6 +21,7 @@ SELECT current_setting('nothing');
 """
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -33,6 +33,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(
     ("command", "unwanted"),
     [

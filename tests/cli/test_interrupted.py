@@ -19,6 +19,7 @@ CREATE SINK s FROM n INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABL
   MODE APPEND WITH (COMMIT INTERVAL = '1s')"""
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(
     ("command", "text"),
     [("exec", _CONNECTION), ("exec", _CONNECTION + _SINK), ("plan", _CONNECTION + _SINK)],

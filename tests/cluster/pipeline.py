@@ -50,6 +50,7 @@ class Pipeline:
     name: str
     conf: Mapping[str, str] = field(default_factory=dict)
     two: bool = False
+    executors: int = 2
     host: str = "127.0.0.1"
     count: int = 0
     _storage: pyarrow.fs.S3FileSystem = field(init=False)
@@ -62,7 +63,7 @@ class Pipeline:
             "rest": f"http://{self.host}:{self.server.rest}",
             "master": self.master,
             "name": self.name,
-            "executors": 1 if self.two else 2,
+            "executors": 1 if self.two else self.executors,
             "conf": ", ".join(f"'{key}' => '{value}'" for key, value in {**_FAST, **self.conf}.items()),
         }
         sinks = [_SINK.format(cluster="big", sink="s", table="t", **said)]

@@ -9,7 +9,7 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sinkql import physical
@@ -216,13 +216,13 @@ def compare(schema: Schema, messages: list[bytes]) -> None:
             assert own.type == array.type
 
 
-@settings(max_examples=examples(150), deadline=None)
+@examples(50, 150)
 @given(topics())
 def test_messages_are_what_fastavro_reads(topic: tuple[Schema, list[bytes]]) -> None:
     compare(*topic)
 
 
-@settings(max_examples=examples(150), deadline=None)
+@examples(50, 150)
 @given(damage())
 def test_a_damaged_message_fails_alone(topic: tuple[Schema, list[bytes]]) -> None:
     compare(*topic)

@@ -7,7 +7,7 @@ from io import BytesIO
 from typing import Any
 
 import fastavro
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from confluent.test_avro import HEAD, columns, named, plain, types, value
@@ -79,7 +79,7 @@ def _by_fastavro(row: Schema, schema: Schema, message: bytes) -> tuple[int, dict
     return (-1 if op == "d" else 1), made
 
 
-@settings(max_examples=examples(150), deadline=None)
+@examples(50, 150)
 @given(_topic())
 def test_changes_are_what_fastavro_reads(topic: tuple[Schema, Schema, list[bytes]]) -> None:
     row, schema, messages = topic

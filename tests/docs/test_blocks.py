@@ -23,6 +23,8 @@ from support.kafka import Kafka, kafka
 pytestmark = pytest.mark.long
 
 _PAGES = [page for page in pages() if not page.is_error]
+_ELSEWHERE = ("how-to/embed",)
+"""Pages whose blocks other tests of each change run: `docs.test_embedding`."""
 _WITH_COMMANDS = [*pages(), *(read(ROOT / name) for name in ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md"))]
 
 
@@ -32,6 +34,7 @@ def _cases() -> list[ParameterSet]:
         if any(runs(block) for block in page.blocks):
             marks = [pytest.mark.slow] if needs_spark(page) else []
             marks += [pytest.mark.server] if set(page.setups) - {"demo", "files"} else []
+            marks += [pytest.mark.soak] if page.name in _ELSEWHERE else []
             cases.append(pytest.param(page, id=page.name, marks=marks))
     return cases
 

@@ -74,6 +74,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return output
 
 
+@pytest.mark.soak
 def test_each_page_is_there_as_html_and_as_markdown(built: Path) -> None:
     for name in navigation():
         page = name.removeprefix("docs/") if name.startswith("docs/") else f"project/{name}"
@@ -82,6 +83,7 @@ def test_each_page_is_there_as_html_and_as_markdown(built: Path) -> None:
         assert not (built / page).read_text().startswith("---"), page
 
 
+@pytest.mark.soak
 def test_nothing_comes_from_another_host(built: Path) -> None:
     tags = re.compile(r"<(?:script|img|iframe|source|video|audio|link)\b[^>]*>")
     other = re.compile(r"\b(?:src|srcset|href)=[\"']?((?:https?:)?//[^\"' >]+)")
@@ -100,6 +102,7 @@ def test_nothing_comes_from_another_host(built: Path) -> None:
     assert loaded == set()
 
 
+@pytest.mark.soak
 def test_the_home_page_is_small(built: Path) -> None:
     home = (built / "index.html").read_text("utf-8")
     loaded = re.findall(r"<script src=\"([^\"]+)\"|<link rel=\"stylesheet\" href=\"([^\"]+)\"", home)
@@ -107,6 +110,7 @@ def test_the_home_page_is_small(built: Path) -> None:
     assert len(home.encode()) + sum(sizes) <= _HOME_BYTES
 
 
+@pytest.mark.soak
 def test_programs_find_all_pages(built: Path) -> None:
     listed = re.findall(r"^- \[.+?\]\((\S+)\): \S", (built / "llms.txt").read_text("utf-8"), re.MULTILINE)
     assert listed == [
@@ -117,6 +121,7 @@ def test_programs_find_all_pages(built: Path) -> None:
     assert "# SQ2342" in whole
 
 
+@pytest.mark.soak
 def test_the_search_knows_keywords(built: Path) -> None:
     index = (built / "search" / "search_index.json").read_text("utf-8")
     assert '"tags":[' in index.replace(" ", "")

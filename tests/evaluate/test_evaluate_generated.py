@@ -22,6 +22,7 @@ from sinkql.errors import SinkqlError
 from sinkql.lowering.spark.expression import spark_sql
 from sinkql.lowering.spark.sql import spark_type
 from sinkql.runtime.spark.arrow import from_spark, to_spark
+from support.examples import examples
 
 pytestmark = pytest.mark.long
 
@@ -60,7 +61,7 @@ def duck() -> duckdb.DuckDBPyConnection:
     return connection
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(examples(50, 1_000), suppress_health_check=[HealthCheck.too_slow])
 @given(random=st.randoms(use_true_random=False))
 def test_python_gives_what_duckdb_gives(duck: duckdb.DuckDBPyConnection, random: Random) -> None:
     expression = Trees(random).any(3)
@@ -89,7 +90,7 @@ def _asked(duck: duckdb.DuckDBPyConnection, query: str) -> tuple[str, Any]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("count", [20, pytest.param(60, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("count", [8, pytest.param(60, marks=pytest.mark.soak)])
 def test_spark_computes_nothing_that_a_guard_leaves_out(spark: SparkSession, count: int) -> None:
     schema = ", ".join(f"{name} {spark_type(type_)}" for name, type_ in COLUMNS.items())
     spark.createDataFrame(to_spark(table()), f"row bigint, {schema}").createOrReplaceTempView("guarded")

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from decimal import Context, Decimal
 from fractions import Fraction
+from functools import cache
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -48,12 +49,19 @@ def _scaled(digits: int, scale: int) -> Decimal:
 
 def outcome(text: str, types: dict[str, str], row: tuple[Any, ...]) -> Any:
     """Return the value of an expression for a row, None if it raises an error."""
-    function = evaluate.function_of(vectors.expression(text, types), list(types))
-    assert function is not None, text
+    function = _function(text, tuple(types.items()))
     try:
         return function(row)
     except SinkqlError:
         return None
+
+
+@cache
+def _function(text: str, types: tuple[tuple[str, str], ...]) -> Callable[[tuple[Any, ...]], Any]:
+    columns = dict(types)
+    function = evaluate.function_of(vectors.expression(text, columns), list(columns))
+    assert function is not None, text
+    return function
 
 
 def rounded(value: Fraction, places: int = 10) -> Fraction:

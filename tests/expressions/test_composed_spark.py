@@ -45,7 +45,8 @@ _CASES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("local", [True, False], ids=["folded", "compiled"])
+@pytest.mark.share(2)
+@pytest.mark.parametrize("local", [False, True], ids=["compiled", "folded"])
 def test_composed_expressions_mean_what_they_say(spark: SparkSession, local: bool) -> None:
     rows = batch.rows(_COLUMNS, [_ROW])
     if not local:  # Spark evaluates this relation at run time, not while it plans

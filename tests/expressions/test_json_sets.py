@@ -25,25 +25,35 @@ _CATALOG = vectors.table({})
 Run = Callable[[OneShotQuery], Sequence[tuple[Any, ...]]]
 
 
+def _lines() -> list[str]:
+    return _ANSWERS.read_text(encoding="utf-8").splitlines()
+
+
+def _names() -> list[str]:
+    return list(dict.fromkeys(json.loads(line)[0] for line in _lines()))
+
+
 def test_evaluated_rows_are_those_of_postgres() -> None:
     def run(once: OneShotQuery) -> Sequence[tuple[Any, ...]]:
         found = evaluate.rows_of(once.relation, _CATALOG)
         assert found is not None
         return list(found(lambda _: []))
 
-    _check(run, SinkqlError)
+    _check(run, SinkqlError, _names())
 
 
 @pytest.mark.spark
-def test_in_spark_rows_are_those_of_postgres(spark: SparkSession) -> None:
+@pytest.mark.share(3)
+@pytest.mark.parametrize("name", _names())
+def test_in_spark_rows_are_those_of_postgres(spark: SparkSession, name: str) -> None:
     from pyspark.errors import PySparkException
 
-    _check(lambda once: spark.sql(QuerySql(_CATALOG).once(once)).collect(), PySparkException)
+    _check(lambda once: spark.sql(QuerySql(_CATALOG).once(once)).collect(), PySparkException, [name])
 
 
-def _check(run: Run, failure: type[Exception]) -> None:
+def _check(run: Run, failure: type[Exception], names: Sequence[str]) -> None:
     answers = {(name, document): expected for name, document, expected in map(json.loads, _lines())}
-    for name in dict.fromkeys(name for name, _ in answers):
+    for name in names:
         own = {document: expected for (function, document), expected in answers.items() if function == name}
         known = {document: expected for document, expected in own.items() if isinstance(expected, list)}
         got: list[list[list[Any]]] = [[] for _ in known]
@@ -54,10 +64,6 @@ def _check(run: Run, failure: type[Exception]) -> None:
             if isinstance(expected, str):
                 with pytest.raises(failure, match=expected):
                     run(_query(name, [document]))
-
-
-def _lines() -> list[str]:
-    return _ANSWERS.read_text(encoding="utf-8").splitlines()
 
 
 def _query(name: str, documents: Sequence[str | None]) -> OneShotQuery:

@@ -176,37 +176,43 @@ def test_ranges_are_made_as_in_postgres() -> None:
 
 
 @pytest.mark.spark
-def test_spark_gives_the_same(spark: SparkSession) -> None:
-    for type_ in SUBTYPES:
-        kept = [(text, answer) for own, text, answer in _ranges() if own == type_]
-        calls = [f"{each}::text" if type_ == "tstzrange" else each for each in _OF_ONE]
-        shown = [spark_sql(vectors.expression(text, {"r": type_})) for text in calls]
-        assert _rows(spark, shown, {"r": [text for text, _ in kept]}) == [answer for _, answer in kept]
-        pairs = _pairs(type_)
-        shown = [spark_sql(vectors.expression(text, dict.fromkeys("ab", type_))) for text in _OF_TWO]
-        columns = {name: [pair[place] for pair in pairs] for place, name in enumerate("ab")}
-        assert _rows(spark, shown, columns) == [answer for *_, answer in pairs]
-        assert _rows(spark, shown, {**columns, "b": pa.nulls(len(pairs), pa.string())})[0] == [None] * len(_OF_TWO)
-        value = f"r @> {_value({v[2]: 1 for v, _ in _answers('value') if v[0] == type_}.popitem()[0], type_)}"
-        tree = vectors.expression(value, {"r": type_})
-        function = evaluate.function_of(tree, ["r"])
-        assert function is not None
-        texts = [text for text, _ in kept]
-        assert _rows(spark, [spark_sql(tree)], {"r": texts}) == [[function((text,))] for text in texts]
+@pytest.mark.share(3)
+@pytest.mark.parametrize("type_", SUBTYPES)
+def test_spark_gives_the_same(spark: SparkSession, type_: str) -> None:
+    kept = [(text, answer) for own, text, answer in _ranges() if own == type_]
+    calls = [f"{each}::text" if type_ == "tstzrange" else each for each in _OF_ONE]
+    shown = [spark_sql(vectors.expression(text, {"r": type_})) for text in calls]
+    assert _rows(spark, shown, {"r": [text for text, _ in kept]}) == [answer for _, answer in kept]
+    pairs = _pairs(type_)
+    shown = [spark_sql(vectors.expression(text, dict.fromkeys("ab", type_))) for text in _OF_TWO]
+    columns = {name: [pair[place] for pair in pairs] for place, name in enumerate("ab")}
+    assert _rows(spark, shown, columns) == [answer for *_, answer in pairs]
+    assert _rows(spark, shown, {**columns, "b": pa.nulls(len(pairs), pa.string())})[0] == [None] * len(_OF_TWO)
+    value = f"r @> {_value({v[2]: 1 for v, _ in _answers('value') if v[0] == type_}.popitem()[0], type_)}"
+    tree = vectors.expression(value, {"r": type_})
+    function = evaluate.function_of(tree, ["r"])
+    assert function is not None
+    texts = [text for text, _ in kept]
+    assert _rows(spark, [spark_sql(tree)], {"r": texts}) == [[function((text,))] for text in texts]
 
 
 @pytest.mark.spark
-def test_spark_makes_the_same(spark: SparkSession) -> None:
-    for type_ in SUBTYPES:
-        for bounds in ("[]", "[)", "(]", "()"):
-            made = [(a, b, text) for own, a, b, which, text in _made() if (own, which) == (type_, bounds) and text]
-            subtype = str(SUBTYPES[type_])
-            tree = vectors.expression(f"{type_}(a, b, '{bounds}')", dict.fromkeys("ab", subtype))
-            columns = {
-                name: pa.array([each[place] for each in made], arrow_type(parse_type(subtype)))
-                for place, name in enumerate("ab")
-            }
-            assert _rows(spark, [spark_sql(tree)], columns) == [[text] for *_, text in made]
+@pytest.mark.share(3)
+@pytest.mark.parametrize("type_", SUBTYPES)
+def test_spark_makes_the_same(spark: SparkSession, type_: str) -> None:
+    for bounds in ("[]", "[)", "(]", "()"):
+        made = [(a, b, text) for own, a, b, which, text in _made() if (own, which) == (type_, bounds) and text]
+        subtype = str(SUBTYPES[type_])
+        tree = vectors.expression(f"{type_}(a, b, '{bounds}')", dict.fromkeys("ab", subtype))
+        columns = {
+            name: pa.array([each[place] for each in made], arrow_type(parse_type(subtype)))
+            for place, name in enumerate("ab")
+        }
+        assert _rows(spark, [spark_sql(tree)], columns) == [[text] for *_, text in made]
+
+
+@pytest.mark.spark
+def test_spark_refuses_the_same(spark: SparkSession) -> None:
     tree = vectors.expression("int4range(a, b)", dict.fromkeys("ab", "integer"))
     with pytest.raises(Exception, match="range lower bound must be less than or equal to range upper bound"):
         _rows(spark, [spark_sql(tree)], {"a": pa.array([2], pa.int32()), "b": pa.array([1], pa.int32())})

@@ -23,10 +23,16 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 _ERROR = {"error": True}
+_PARTS = 4
+"""The parts of a group of vectors; each change tries one part of each group."""
+_TOGETHER = 24
+"""The most vectors that one query computes."""
 
 
+@pytest.mark.share(_PARTS)
+@pytest.mark.parametrize("part", range(_PARTS))
 @pytest.mark.parametrize("group", sorted({vector["group"] for vector in vectors.load()}))
-def test_supported_vectors_give_what_postgres_gives(spark: SparkSession, group: str) -> None:
+def test_supported_vectors_give_what_postgres_gives(spark: SparkSession, group: str, part: int) -> None:
     wanted = [each for each in vectors.load() if each["group"] == group and each["status"] == "exact"]
     alike: dict[str, list[_Planned]] = {}
     groups = []
@@ -40,10 +46,15 @@ def test_supported_vectors_give_what_postgres_gives(spark: SparkSession, group: 
             groups.append(_Planned(vector, plan.relation))
         else:
             alike.setdefault(repr(vector["columns"]), []).append(_Planned(vector, plan.relation))
+    together = [each for some in alike.values() for each in _batched(some)]
     with ThreadPoolExecutor(4) as threads:  # most of a query's time is not spent on the processor
-        wrong = [found for each in threads.map(partial(_run_group, spark), groups) for found in each]
-        wrong += [found for each in threads.map(partial(_run_rows, spark), alike.values()) for found in each]
+        wrong = [found for each in threads.map(partial(_run_group, spark), groups[part::_PARTS]) for found in each]
+        wrong += [found for each in threads.map(partial(_run_rows, spark), together[part::_PARTS]) for found in each]
     assert not wrong, "\n".join(wrong)
+
+
+def _batched(alike: Sequence[_Planned]) -> list[Sequence[_Planned]]:
+    return [alike[start : start + _TOGETHER] for start in range(0, len(alike), _TOGETHER)]
 
 
 @dataclass(frozen=True, slots=True)

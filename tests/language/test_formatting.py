@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from language.statements_other import statements
@@ -15,6 +15,7 @@ from sinkql.parser import parse
 from sinkql.parser.read import lexer
 from sinkql.printer import to_sql
 from sinkql.script.format import format_script
+from support.examples import examples
 from support.keywords import WORDS
 
 pytestmark = pytest.mark.long
@@ -37,7 +38,7 @@ def scripts(draw: st.DrawFn) -> str:
     return text + draw(st.sampled_from(["", "\n", "\n\n;;\n -- end", " -- end"]))
 
 
-@settings(max_examples=300, deadline=None)
+@examples(100, 1_000)
 @given(scripts())
 def test_formatting_keeps_statements_and_comments(text: str) -> None:
     formatted = format_script(text, WORDS)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from language.statements_other import statements
 from sinkql import ast
@@ -18,6 +18,7 @@ from sinkql.printer import to_sql
 from sinkql.program import compile_text
 from sinkql.script.split import finished
 from sinkql.session import Session
+from support.examples import examples
 
 pytestmark = pytest.mark.long
 
@@ -78,7 +79,7 @@ TOO_LONG = ("columns of a table", "garbage", "modes")
 ODD = ["", "\0", "\ud800", "a\udfffb", '"\ud800"', "SELECT 'a\0'", "\ufeff", "\ufeff\ufeff", "\x1b[31m", "$", "'", "\\"]
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("name", NESTED)
 def test_nesting_is_refused_or_compiles(name: str) -> None:
     coded(compile_text, VIEW.format(NESTED[name]))
@@ -102,19 +103,19 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
         yield session
 
 
-@settings(max_examples=200, deadline=None)
+@examples(60, 1_000)
 @given(statements)
 def test_any_statement_compiles_or_gets_a_coded_error(catalog: Session, statement: ast.Statement) -> None:
     coded(compile_text, to_sql(statement))
 
 
-@settings(max_examples=100, deadline=None)
+@examples(40, 500)
 @given(statements.filter(lambda each: not isinstance(each, ast.CreateConnection | ast.CreateSink)))
 def test_any_statement_runs_or_gets_a_coded_error(catalog: Session, statement: ast.Statement) -> None:
     coded(catalog.execute, to_sql(statement))
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("name", [name for name in LISTS if name not in TOO_LONG])
 def test_length_is_refused_or_parses(name: str) -> None:
     coded(parse, LISTS[name])
@@ -125,6 +126,7 @@ def test_long_query_is_refused_or_compiles(name: str) -> None:
     coded(compile_text, VIEW.format(LISTS[name].removeprefix("SELECT ")))
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("name", TOO_LONG)
 def test_too_long_statement_is_refused(name: str) -> None:
     with pytest.raises(SinkqlError, match="the statement has more than") as raised:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from language.statements import soups
@@ -18,12 +18,13 @@ from sinkql.errors import SinkqlError, Span
 from sinkql.parser import parse
 from sinkql.printer import to_sql
 from sinkql.script.split import finished
+from support.examples import examples
 from support.keywords import WORDS
 
 pytestmark = pytest.mark.long
 
 
-@settings(max_examples=300, deadline=None)
+@examples(100, 1_000)
 @given(statements)
 def test_printed_statement_parses_to_itself(statement: ast.Statement) -> None:
     printed = to_sql(statement)
@@ -32,14 +33,14 @@ def test_printed_statement_parses_to_itself(statement: ast.Statement) -> None:
     assert finished(printed)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(100, 1_000)
 @given(statements, st.data())
 def test_redacted_statement_parses(statement: ast.Statement, data: st.DataObject) -> None:
     printed = to_sql(statement, redacted=WORDS)
     assert printed == to_sql(parse(printed, WORDS)[0], redacted=WORDS)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(100, 1_000)
 @given(st.one_of(st.text(max_size=40), soups))
 @example("\ud800")
 @example("CREATE SECRET s AS E'\\U00110000'")
@@ -47,7 +48,7 @@ def test_any_text_parses_or_gets_a_coded_error(text: str) -> None:
     check(text)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(100, 1_000)
 @given(statements, st.data())
 def test_damaged_statement_parses_or_gets_a_coded_error(statement: ast.Statement, data: st.DataObject) -> None:
     printed = to_sql(statement)

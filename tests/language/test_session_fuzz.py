@@ -11,7 +11,7 @@ from language.session_fuzz import Fuzz
 pytestmark = pytest.mark.long
 
 
-@pytest.mark.parametrize("count", [2_000, pytest.param(10_000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("count", [750, pytest.param(10_000, marks=pytest.mark.soak)])
 def test_a_statement_runs_or_gets_a_coded_error_within_its_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
@@ -19,4 +19,4 @@ def test_a_statement_runs_or_gets_a_coded_error_within_its_text(
     fuzz = Fuzz(15, tmp_path)
     assert next(fuzz.failures(count), None) is None
     assert fuzz.outcomes["right"] > 0.05 * count
-    assert len(fuzz.outcomes) > 80, fuzz.outcomes
+    assert len(fuzz.outcomes) > (80 if count > 1_000 else 45), fuzz.outcomes

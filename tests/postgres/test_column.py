@@ -21,7 +21,7 @@ from support.examples import examples
 
 from .values import SCALARS, TYPES
 
-_settings = settings(deadline=None, max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
+_settings = settings(examples(50, 150), suppress_health_check=[HealthCheck.too_slow])
 
 
 def _decoded(type_: ServerType, values: list[bytes | None], *, binary: bool) -> tuple[list[Any], list[bool]]:

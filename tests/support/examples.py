@@ -1,10 +1,10 @@
-"""How many examples Hypothesis generates."""
+"""How many examples Hypothesis generates: few for each change, more in `make soak`."""
 
 from __future__ import annotations
 
 from hypothesis import settings
 
 
-def examples(most: int) -> int:
-    """Return a third of a number, and all of it where examples are random, as `make soak` has them."""
-    return most // 3 if settings().derandomize else most
+def examples(few: int, many: int) -> settings:
+    """Return settings with `few` examples, or with `many` in the profile "random"."""
+    return settings(max_examples=few if settings().derandomize else many, deadline=None)

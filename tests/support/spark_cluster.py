@@ -169,15 +169,16 @@ class SparkCluster:
 
 @contextmanager
 def spark_cluster(
-    folder: Path, *, workers: int = 2, cores: int = 1, memory: str = "2g", secret: str = ""
+    folder: Path, *, workers: int = 2, cores: int = 1, memory: str = "2g", secret: str = "", unpacked: bool = True
 ) -> Iterator[SparkCluster]:
     """Run a cluster until the block ends; each worker offers `cores` and `memory` to executors.
 
-    With a `secret`, all participants must have it, and their traffic is encrypted.
+    With a `secret`, all participants must have it, and their traffic is encrypted. The settings `INSTALLED` need
+    `unpacked` packages.
     """
     packages = folder / "packages"
     packages.mkdir(parents=True)
-    for archive in cached_archives():
+    for archive in cached_archives() if unpacked else ():
         with zipfile.ZipFile(archive) as packed_files:
             packed_files.extractall(packages)
     with held_ports(2) as (port, pages):

@@ -141,6 +141,7 @@ def test_snapshots_of_before_are_ancestors(upgraded: Upgraded) -> None:
         assert upgraded.before.snapshots[name] < line, name
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("name", _EXPECTED)
 def test_rows_are_those_that_duckdb_computes(upgraded: Upgraded, name: str) -> None:
     table = upgraded.tables[name]

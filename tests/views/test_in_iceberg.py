@@ -123,6 +123,7 @@ def test_query_of_tpch(tmp_path: Path, session: SparkSession, name: str, monkeyp
     _hold_tpch(tmp_path, session, name, monkeypatch)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("name", ["q4", "q9", "q11"])
 def test_query_of_nexmark(tmp_path: Path, session: SparkSession, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     _hold_nexmark(tmp_path, session, name, monkeypatch)
@@ -139,6 +140,7 @@ _WITHIN = """
     WHERE a.x > (SELECT max(y) - 4 FROM b) AND mz_now() < a.until"""
 
 
+@pytest.mark.soak
 def test_first_rows_within_bounds_that_move(tmp_path: Path, session: SparkSession) -> None:
     views, random_ = Views(tmp_path, _BOUNDED, {"v": View(_WITHIN)}, sinks=True), random.Random(24)
     loop, shown = _loop(views, tmp_path, session), []

@@ -134,7 +134,7 @@ def _changes(views: Views, random_: random.Random) -> dict[str, list[Change]]:
     return found
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(7)
 @pytest.mark.parametrize(
     ("views", "seed"),
     [(_INNER, 1), (_INNER, 2), (_OUTER, 1), (_OUTER, 2), (_PAIRS, 1), (_PAIRS, 2), (_RULES, 2)],
