@@ -6,13 +6,18 @@ data manifest that has none. A file's first id is counted from its manifest's, u
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from io import BytesIO
 from types import MappingProxyType, TracebackType
 from typing import Any, Literal, cast
 
-from pyiceberg.avro.file import AvroFile, AvroOutputFile
+from pyiceberg.avro.decoder import new_decoder
+from pyiceberg.avro.file import _SCHEMA_KEY, AvroFile, AvroOutputFile
+from pyiceberg.avro.reader import Reader
+from pyiceberg.avro.resolver import resolve_reader
 from pyiceberg.io import FileIO, InputFile, OutputFile
 from pyiceberg.manifest import (
     DATA_FILE_TYPE,
@@ -35,6 +40,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import TableVersion
+from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from sinkql.connectors.iceberg.file_damage import SEAL, UNSEALED, SealedOutput, check_avro, damage_as_error
 
@@ -45,6 +51,8 @@ _FIRST_ROW, _REFERENCED, _OFFSET, _LENGTH = 16, 17, 18, 19
 """The positions of version 3's fields in records."""
 _BLOCK = 64
 """Entries in a block."""
+_SCHEMAS = 64
+"""Avro schemas of which the readers are kept; tables of the same partitions have the same ones."""
 _CODEC: Literal["deflate"] = "deflate"
 _MAGIC = b"Obj\x01"
 
@@ -71,14 +79,7 @@ def manifests_of(table: Table, snapshot: Snapshot | None) -> list[ManifestFile]:
     if snapshot is None:
         return []
     with damage_as_error(snapshot.manifest_list):
-        reader = _open(
-            table.io,
-            snapshot.manifest_list,
-            MANIFEST_LIST_FILE_SCHEMAS[3],
-            {-1: ManifestFile, 508: PartitionFieldSummary},
-            {517: ManifestContent},
-        )
-        return list(reader)
+        return list(_open(table.io, snapshot.manifest_list, _list_reader))
 
 
 def list_header(table: Table, snapshot: Snapshot) -> dict[str, str]:
@@ -103,13 +104,7 @@ def said_of(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
 def all_said_of(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
     """Return all entries of a manifest, including deleted ones; raise SQ3530 if it is damaged."""
     with damage_as_error(manifest.manifest_path):
-        reader = _open(
-            io,
-            manifest.manifest_path,
-            MANIFEST_ENTRY_SCHEMAS[3],
-            {-1: ManifestEntry, 2: DataFile},
-            {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
-        )
+        reader = _open(io, manifest.manifest_path, _entry_reader)
         entries = [_inherit_from_manifest(entry, manifest) for entry in reader]
         counts = manifest.added_files_count, manifest.existing_files_count, manifest.deleted_files_count
         if None not in counts and sum(count or 0 for count in counts) != len(entries):
@@ -117,12 +112,48 @@ def all_said_of(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
     return entries
 
 
-def _open(
-    io: FileIO, path: str, schema: Schema, types: dict[int, Callable[..., Any]], enums: dict[int, Callable[..., Any]]
-) -> AvroFile[Any]:
+@lru_cache(_SCHEMAS)
+def _list_reader(schema: str) -> Reader:
+    """Return the reader of the records of manifest lists with this Avro schema."""
+    types = {-1: ManifestFile, 508: PartitionFieldSummary}
+    return _resolve(schema, MANIFEST_LIST_FILE_SCHEMAS[3], types, {517: ManifestContent})
+
+
+@lru_cache(_SCHEMAS)
+def _entry_reader(schema: str) -> Reader:
+    """Return the reader of the entries of manifests with this Avro schema."""
+    types, enums = {-1: ManifestEntry, 2: DataFile}, {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent}
+    return _resolve(schema, MANIFEST_ENTRY_SCHEMAS[3], types, enums)
+
+
+def _resolve(written: str, schema: Schema, types: dict[int, Any], enums: dict[int, Any]) -> Reader:
+    return resolve_reader(AvroSchemaConversion().avro_to_iceberg(json.loads(written)), schema, types, enums)
+
+
+class _Records(AvroFile[Any]):
+    """The records of a file. `reader_of` returns the reader for an Avro schema, which pyiceberg resolves for each file.
+
+    To resolve one takes longer than to read most files.
+    """
+
+    __slots__ = ("_reader_of",)
+
+    def __init__(self, data: bytes, reader_of: Callable[[str], Reader]) -> None:
+        super().__init__(cast("InputFile", _InputBytes(data)))
+        self._reader_of = reader_of
+
+    def __enter__(self) -> _Records:
+        with self.input_file.open() as stream:
+            self.decoder = new_decoder(stream.read())
+        self.header = self._read_header()
+        self.reader = self._reader_of(self.header.meta[_SCHEMA_KEY])
+        return self
+
+
+def _open(io: FileIO, path: str, reader_of: Callable[[str], Reader]) -> _Records:
     """Read a file and check that it is complete; pyiceberg does not notice a truncated file."""
     data = _read_sealed(io, path)
-    reader = AvroFile[Any](cast("InputFile", _InputBytes(data)), schema, read_types=types, read_enums=enums)
+    reader = _Records(data, reader_of)
     reader.__enter__()
     _check_blocks(data, reader.decoder.tell(), reader.header.sync)
     return reader
@@ -398,6 +429,7 @@ def pieces() -> dict[str, bool]:
     return {
         "ManifestWriterV2._meta": isinstance(getattr(ManifestWriterV2, "_meta", None), property),
         "ManifestWriterV2.existing": callable(getattr(ManifestWriterV2, "existing", None)),
+        "AvroFile._read_header": callable(getattr(AvroFile, "_read_header", None)),
         "ManifestWriterV2._with_partition": callable(getattr(ManifestWriterV2, "_with_partition", None)),
         "DataFile.spec_id": isinstance(getattr(DataFile, "spec_id", None), property),
         "DATA_FILE_TYPE[3]": names[_FIRST_ROW:]
