@@ -135,7 +135,7 @@ def _killed(case: Case, folder: Path, most: int) -> Iterator[Path]:
         yield place / "catalog.db"
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("most", [_FEW, pytest.param(_MOST, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("name", _STATEMENTS)
 def test_statement_killed_at_any_write_is_done_or_undone(tmp_path: Path, name: str, most: int) -> None:
@@ -155,6 +155,6 @@ def test_upgrade_killed_at_any_write_is_done_by_the_next_one(tmp_path: Path) -> 
     with Session(base / "catalog.db") as session:  # its end writes everything into the file, so all copies are equal
         session.execute(_SCRIPT)
     expected = [("none",)] * 5
-    for path in _killed(Case(base, _upgrade), tmp_path, _FEW):
+    for path in _killed(Case(base, _upgrade), tmp_path, _FEW // 2):
         with Database(path, _NEXT).read() as connection:
             assert expected == connection.all("SELECT note FROM remarks")

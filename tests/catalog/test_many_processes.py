@@ -15,9 +15,8 @@ from support.started import context, start
 
 pytestmark = pytest.mark.long
 
-_MANY = (8, 6)
-"""Processes, and rounds of five transactions of each. A server gets fewer, because its clients wait in a queue."""
-_FEWER = (4, 3)
+_FEW, _MANY = (4, 3), (8, 6)
+"""Processes, and rounds of five transactions of each. A server gets few, because its clients wait in a queue."""
 
 
 def _work(place: Address, number: int, rounds: int, barrier: Barrier) -> None:
@@ -33,8 +32,9 @@ def _work(place: Address, number: int, rounds: int, barrier: Barrier) -> None:
 
 
 @pytest.mark.share(2)
-def test_processes_of_many_transactions_all_succeed(place: Address) -> None:
-    processes, rounds = _MANY if isinstance(place, Path) else _FEWER
+@pytest.mark.parametrize("sizes", [_FEW, pytest.param(_MANY, marks=pytest.mark.soak)], ids=["few", "many"])
+def test_processes_of_many_transactions_all_succeed(place: Address, sizes: tuple[int, int]) -> None:
+    processes, rounds = sizes if isinstance(place, Path) else _FEW
     session = Session(place)
     session.execute("CREATE SOURCE n FROM LOAD GENERATOR COUNTER (UP TO 10);")
     before = session.catalog.generation

@@ -109,9 +109,8 @@ def _check(before: dict[str, _Item], after: dict[str, _Item], steps: tuple[Step,
                 assert old.id != new.id
 
 
-@pytest.mark.parametrize(
-    "group", [pytest.param(each, marks=pytest.mark.soak if each % 2 else ()) for each in range(_GROUPS)]
-)
+@pytest.mark.share(6)
+@pytest.mark.parametrize("group", range(_GROUPS))
 def test_apply_does_what_plan_said(group: int, session: Session) -> None:
     """Each script is applied to the catalog that the previous script left."""
     for pair in range(group, _PAIRS, _GROUPS):

@@ -140,6 +140,7 @@ def _kept(pipeline: Pipeline) -> tuple[set[str], set[str]]:
 _POINTS = ("files-listed", "files-merge", "attached", "position-unneeded", "position-detached", "committed")
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("point", _POINTS)
 def test_a_log_whose_sink_fails_at_any_step_is_whole_and_swept_in_both_places(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, point: str
@@ -166,6 +167,7 @@ def test_a_log_whose_sink_fails_at_any_step_is_whole_and_swept_in_both_places(
     assert {Path(name).name for end in loop.checkpoint.end.values() for name in files.required_files(end)} <= table
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(("what", "commits"), [("all", 6), ("all", 12), ("head", 6), ("older", 6), ("damaged", 6)])
 def test_segments_lost_in_the_state_folder_come_back_from_the_table(
     pipeline: Pipeline, what: str, commits: int

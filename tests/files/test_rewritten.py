@@ -149,6 +149,7 @@ def test_a_file_written_to_while_it_is_listed_waits(tmp_path: Path, monkeypatch:
     assert len(_rows(reader, start, reader.latest(start, _ALL))) == 30
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("seed", range(40))
 def test_rows_are_those_of_one_state_of_each_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Files are added and changed at random between reads; batches are replayed, also by new readers."""

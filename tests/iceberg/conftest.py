@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
+from zlib import crc32
 
 import pytest
 
 from support.lake import Lake
 from support.seaweed import Seaweed, seaweed
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark two thirds of the tests with the REST server for `make soak`; all of them run with the local catalog."""
+    given = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    if given.get("any_lake") == "rest" and crc32(item.nodeid.partition("[")[0].encode()) % 3:
+        item.add_marker(pytest.mark.soak)
 
 
 @pytest.fixture(scope="session")

@@ -328,6 +328,7 @@ def test_expiry_keeps_main_and_the_branch_and_what_is_known_of_them(
     assert any_lake.rows(name) == [(0, "main"), *((each, "a") for each in range(1, 18))]
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("version", [2, 3])
 def test_files_of_a_branch_that_is_dropped_unpublished_go_with_its_snapshots(
     lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch, *, version: int

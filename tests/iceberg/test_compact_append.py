@@ -137,15 +137,15 @@ def test_files_stay_few_and_a_row_is_written_again_a_few_times(lake: Lake, name:
     sink = Sink(lake, name)
     sink.start()
     most = 0
-    for batch in range(120):
+    for batch in range(60):
         sink.put(*numbers(batch))
         sink.writer.maintenance.maintain()
         most = max(most, len(paths(lake, name)))
     snapshots = [each.summary for each in lake.table(name).metadata.snapshots if each.summary]
     moved = [int(each["added-records"] or 0) for each in snapshots if each.operation.value == "replace"]
     assert most <= 16
-    assert 0 < len(moved) < 120 * 2 / 14
-    assert lake.rows(name) == [row for batch in range(120) for row in numbers(batch)]
+    assert 0 < len(moved) < 60 * 2 / 14
+    assert lake.rows(name) == [row for batch in range(60) for row in numbers(batch)]
 
 
 def test_work_grows_with_the_logarithm_of_the_rows() -> None:
@@ -187,7 +187,7 @@ def _stop_after(steps: int, deed: Callable[[], None]) -> Callable[[bool], bool]:
     return go_on
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("step", [1, 10])
 @pytest.mark.parametrize("deed", ["append", "delete", "position delete", "compact", "expire", "another sink"])
 def test_what_others_do_meanwhile_stays(lake: Lake, name: str, deed: str, step: int) -> None:
@@ -331,6 +331,7 @@ def test_files_of_a_compaction_that_others_never_let_through_go_once_it_cannot_a
     assert len(left) == (0 if moved else 1)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("error", [CommitFailedException("crowded"), BadRequestError("no such update")])
 def test_a_compaction_that_the_catalog_always_refuses_ends_no_sink(
     lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch, error: Exception

@@ -78,6 +78,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], 
     return arrange
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("deed", ["append", "delete", "compact", "expire"])
 def test_what_others_do_meanwhile_stays(
     lake: Lake, name: str, meanwhile: Callable[[Callable[[], Any]], None], deed: str
@@ -168,6 +169,7 @@ def test_restart_after_a_compaction_continues_with_its_index(lake: Lake, name: s
     assert lake.rows(name) == sorted((after(batch) | {0: "last"}).items())
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("lie", ["places", "keys"])
 def test_index_that_says_otherwise_than_the_files_compacts_nothing(
     lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch, lie: str

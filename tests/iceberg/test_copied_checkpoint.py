@@ -63,6 +63,7 @@ def _forge_property(table: Table, sink: Sink) -> None:
     _set(table, sink, json.dumps({**noted, "offsets": json.dumps(offsets)}))
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("upsert", [False, True], ids=["append", "upsert"])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_sink_continues_from_its_own_checkpoint_whatever_others_copy(

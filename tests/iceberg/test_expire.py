@@ -11,6 +11,7 @@ from pyiceberg.manifest import ManifestEntryStatus
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 
+from sinkql.connectors.iceberg.commit import maintenance
 from support import strangers
 from support.lake import NAMESPACE, Lake, Sink, maintain_with
 from support.readers import pyiceberg_rows
@@ -18,6 +19,13 @@ from support.readers import pyiceberg_rows
 pytestmark = pytest.mark.long
 
 KEEP_5 = {"retain_snapshots": 5}
+_AT_ONCE = 5
+
+
+@pytest.fixture(autouse=True)
+def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Expire snapshots as soon as a few are too many."""
+    monkeypatch.setattr(maintenance, "_AT_ONCE", _AT_ONCE)
 
 
 def reachable(table: Table) -> set[str]:
@@ -57,20 +65,20 @@ def run(sink: Sink, batches: range, *, upsert: bool = False) -> None:
 def test_history_is_cut_to_what_is_kept(any_lake: Lake, name: str) -> None:
     sink = Sink(any_lake, name, options=KEEP_5)
     sink.start()
-    run(sink, range(40))
+    run(sink, range(14))
     table = any_lake.table(name)
-    assert 5 <= len(table.metadata.snapshots) < 5 + 20
-    assert any_lake.rows(name) == [(each, f"v{each}") for each in range(40)]
+    assert 5 <= len(table.metadata.snapshots) < 5 + _AT_ONCE
+    assert any_lake.rows(name) == [(each, f"v{each}") for each in range(14)]
     restarted = Sink(any_lake, name, options=KEEP_5)
-    assert restarted.start().end == {"numbers": {"batch": 40}}
+    assert restarted.start().end == {"numbers": {"batch": 14}}
 
 
 def test_nothing_is_due_before_there_is_enough(lake: Lake, name: str) -> None:
     sink = Sink(lake, name, options=KEEP_5)
     sink.start()
-    run(sink, range(20))
+    run(sink, range(5 + _AT_ONCE - 2))
     summaries = [each.summary for each in lake.table(name).metadata.snapshots if each.summary]
-    assert sum(each.operation != Operation.REPLACE for each in summaries) == 21
+    assert sum(each.operation != Operation.REPLACE for each in summaries) == 5 + _AT_ONCE - 1
 
 
 @pytest.mark.parametrize("upsert", [False, True], ids=["append", "upsert"])
@@ -79,7 +87,7 @@ def test_files_go_with_the_last_snapshot_that_reaches_them(lake: Lake, name: str
     sink.start()
     run(sink, range(8), upsert=upsert)
     strangers.compact(lake.table(name))
-    run(sink, range(8, 60), upsert=upsert)
+    run(sink, range(8, 26), upsert=upsert)
     table = lake.table(name)
     assert reachable(table) <= on_disk(lake, name)
     assert on_disk(lake, name) - reachable(table) == removed_by_kept(table) - reachable(table)
@@ -97,12 +105,12 @@ def test_tagged_snapshots_and_branches_stay_readable(lake: Lake, name: str) -> N
         manage.create_tag(tagged, "release")
         manage.create_branch(tagged, "audit")
     strangers.compact(lake.table(name))
-    run(sink, range(3, 60))
+    run(sink, range(3, 20))
     table = lake.table(name)
     assert {each for each in table.metadata.refs if not each.startswith("sinkql_")} == {"main", "release", "audit"}
     kept = table.scan(snapshot_id=tagged).to_arrow().sort_by("id")["id"].to_pylist()
     assert kept == [0, 1, 2]
-    assert [row[0] for row in pyiceberg_rows(table)] == list(range(60))
+    assert [row[0] for row in pyiceberg_rows(table)] == list(range(20))
 
 
 def test_snapshots_after_a_tag_keep_their_manifests(lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,17 +143,17 @@ def test_rows_replaced_since_stay_readable_in_a_tag(lake: Lake, name: str) -> No
     assert tagged is not None
     with lake.table(name).manage_snapshots() as manage:
         manage.create_tag(tagged, "release")
-    run(sink, range(6, 60), upsert=True)
+    run(sink, range(6, 24), upsert=True)
     table = lake.table(name)
     kept = table.scan(snapshot_id=tagged).to_arrow().sort_by("id")["name"].to_pylist()
     assert kept == ["v3", "v4", "v5"]
-    assert [row[1] for row in pyiceberg_rows(table)] == ["v57", "v58", "v59"]
+    assert [row[1] for row in pyiceberg_rows(table)] == ["v21", "v22", "v23"]
 
 
 def test_long_offsets_go_with_their_snapshot(lake: Lake, name: str) -> None:
     sink = Sink(lake, name, options=KEEP_5)
     sink.start()
-    for each in range(30):
+    for each in range(14):
         checkpoint, task, results = sink.attempt([(each, "a")])
         end = {"numbers": {"batch": each + 1, "text": "x" * 3000}}
         sink.writer.commit(
@@ -154,7 +162,7 @@ def test_long_offsets_go_with_their_snapshot(lake: Lake, name: str) -> None:
         sink.writer.maintenance.maintain()
     files = list((lake.folder / "warehouse" / NAMESPACE / name / "metadata").glob("*-offsets.stats"))
     assert 0 < len(files) <= len(lake.table(name).metadata.snapshots)
-    assert Sink(lake, name, options=KEEP_5).start().end["numbers"]["batch"] == 30
+    assert Sink(lake, name, options=KEEP_5).start().end["numbers"]["batch"] == 14
 
 
 @pytest.mark.parametrize(
@@ -177,8 +185,8 @@ def test_the_tables_own_wish_wins(
     catalog.create_table((NAMESPACE, name), strangers.rows_of([]).schema, properties=properties)
     sink = Sink(lake, name, options=options)
     sink.start()
-    run(sink, range(30))
-    assert (len(lake.table(name).metadata.snapshots) < 31) is expires
+    run(sink, range(12))
+    assert (len(lake.table(name).metadata.snapshots) < 13) is expires
 
 
 def test_rolled_back_snapshots_take_no_live_file_with_them(lake: Lake, name: str) -> None:
@@ -203,9 +211,9 @@ def test_runs_that_nothing_reaches_are_swept(lake: Lake, name: str, monkeypatch:
     sink = Sink(lake, name, upsert=True, options=KEEP_5)
     sink.start()
     monkeypatch.setattr("sinkql.machine.clock.time", lambda: 4_000_000_000.0)
-    run(sink, range(40), upsert=True)
+    run(sink, range(25), upsert=True)
     index = Path(lake.folder / "state" / sink.id / "index")
-    assert len(list(index.iterdir())) < 60
+    assert len(list(index.iterdir())) < 45
     restarted = Sink(lake, name, upsert=True, options=KEEP_5)
     restarted.start()
     restarted.put((0, "last"))

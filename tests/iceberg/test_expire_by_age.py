@@ -54,7 +54,7 @@ def _ages(lake: Lake, name: str, now: _SetClock) -> list[float]:
     ("interval_ms", "apart", "kept"),
     [
         (200, 0.2, 20),
-        (100, 0.1, 40),
+        pytest.param(100, 0.1, 40, marks=pytest.mark.soak),
         (2000, 0.1, _RETAIN),  # a backlog, in which the number of young snapshots is not bounded by the interval
         (200, 2.0, _RETAIN),
         (None, 0.1, _RETAIN),

@@ -88,7 +88,8 @@ def test_metadata_file_that_is_lost_is_missed(lake: Lake, name: str) -> None:
         known(sink)
 
 
-@pytest.mark.parametrize("upsert", [False, True], ids=["append", "upsert"])
+@pytest.mark.share(2)
+@pytest.mark.parametrize("upsert", [True, False], ids=["upsert", "append"])
 def test_own_manifests_are_not_read_again_and_say_the_same_once_merged(
     lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch, *, upsert: bool
 ) -> None:

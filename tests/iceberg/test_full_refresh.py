@@ -45,6 +45,7 @@ def run_refresh(sink: Sink, parts: Sequence[Mapping[int, str | None]], *, epoch:
     return sink.full_refresh.commit_refresh(results, replace(checkpoint, plan="new"))
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("seed", range(8))
 def test_the_table_has_just_the_new_rows_after_one_snapshot(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch

@@ -48,6 +48,7 @@ def optimized(sink: Sink) -> None:
     sink.writer.maintenance.optimize()
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("clean", [cleaned, optimized])
 @pytest.mark.parametrize("upsert", [False, True], ids=["append", "upsert"])
 def test_what_killed_attempts_left_goes(

@@ -46,6 +46,7 @@ def optimize(sink: Sink, lake: Lake, name: str) -> OptimizeProgress:
     return work
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("steps", [0, 1, 3])
 @pytest.mark.parametrize("upsert", [False, True])
 def test_it_ends_though_batches_come_between(lake: Lake, name: str, *, upsert: bool, steps: int) -> None:

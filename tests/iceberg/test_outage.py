@@ -53,7 +53,8 @@ def _refused(deed: Callable[[], object], code: str) -> None:
     assert "\n" not in caught.value.message
 
 
-@pytest.mark.parametrize("upsert", [False, True], ids=["append", "upsert"])
+@pytest.mark.share(2)
+@pytest.mark.parametrize("upsert", [True, False], ids=["upsert", "append"])
 def test_a_catalog_that_was_down_for_long(server: Seaweed, tmp_path: Path, name: str, *, upsert: bool) -> None:
     with proxy(server.rest) as (port, rule):
         sink = Sink(Lake(tmp_path, server, port), name, upsert=upsert)
@@ -69,6 +70,7 @@ def test_a_catalog_that_was_down_for_long(server: Seaweed, tmp_path: Path, name:
     assert sink.lake.rows(name) == ROWS
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(("status", "code"), [(503, "SQ4201"), (401, "SQ4202"), (403, "SQ4203"), (404, "SQ3503")])
 def test_a_catalog_that_answers_nonsense_for_long(
     server: Seaweed, tmp_path: Path, name: str, status: int, code: str
@@ -84,6 +86,7 @@ def test_a_catalog_that_answers_nonsense_for_long(
     assert sink.lake.rows(name) == ROWS
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("upsert", [False, True], ids=["append", "upsert"])
 def test_a_bucket_that_refuses_for_a_while(far: tuple[FarLake, Rule], name: str, *, upsert: bool) -> None:
     lake, rule = far

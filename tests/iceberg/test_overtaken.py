@@ -133,10 +133,12 @@ def _overtaken(folder: Path, when: int, how: str, monkeypatch: pytest.MonkeyPatc
         for upsert in (False, True)
     ],
 )
+@pytest.mark.parametrize("step", [2, pytest.param(1, marks=pytest.mark.soak)])
 def test_nothing_of_a_run_is_committed_after_another_has_claimed_the_table(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, *, upsert: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, *, upsert: bool, step: int
 ) -> None:
-    ends = (when for when in count(1) if not _overtaken(tmp_path / str(when), when, how, monkeypatch, upsert=upsert))
+    whens = count(1, step)
+    ends = (when for when in whens if not _overtaken(tmp_path / str(when), when, how, monkeypatch, upsert=upsert))
     assert next(ends) > 8
 
 

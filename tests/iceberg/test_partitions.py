@@ -110,7 +110,8 @@ def test_readers_skip_files_of_other_partitions(lake: Lake) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("upsert", [False, True], ids=["append", "upsert"])
+@pytest.mark.share(2)
+@pytest.mark.parametrize("upsert", [True, False], ids=["upsert", "append"])
 def test_compactions_stay_within_partitions(lake: Lake, upsert: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     compact_eagerly(monkeypatch)
     sink, random_ = parted(lake, upsert=upsert), random.Random(upsert)

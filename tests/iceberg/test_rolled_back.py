@@ -43,7 +43,7 @@ def rolled_back(table: Table) -> None:
     strangers.set_main(table, head.parent_snapshot_id)
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(5)
 @pytest.mark.parametrize("commits", [1, 3])
 @pytest.mark.parametrize("upsert", [False, True], ids=["append", "upsert"])
 @pytest.mark.parametrize("tags", [True, False], ids=["tagged", "untagged"])
@@ -96,7 +96,7 @@ def test_a_rollback_is_told_as_far_back_as_a_table_keeps_its_metadata(lake: Lake
     assert caught.value.code == "SQ3501"
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(5)
 @pytest.mark.parametrize("commits", [0, 2])
 @pytest.mark.parametrize("upsert", [False, True], ids=["append", "upsert"])
 @pytest.mark.parametrize("tags", [True, False], ids=["tagged", "untagged"])

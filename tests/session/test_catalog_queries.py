@@ -15,12 +15,12 @@ from sinkql.session import Session
 
 
 @pytest.mark.long
-@pytest.mark.share(2)
-@pytest.mark.parametrize("part", range(2))
+@pytest.mark.share(6)
+@pytest.mark.parametrize("part", range(6))
 def test_a_query_gives_what_postgres_gives_or_an_error_with_its_place(session: Session, part: int) -> None:
     session.execute(TABLE)
     outcomes: Counter[str] = Counter()
-    for each in judged()[part::2]:
+    for each in judged()[part::6]:
         try:
             found = plain(session.execute(each.sql)[0].rows)
         except SinkqlError as error:
@@ -32,7 +32,7 @@ def test_a_query_gives_what_postgres_gives_or_an_error_with_its_place(session: S
         assert place is not None, each.sql
         assert 0 <= place.start < place.end <= len(each.sql), each.sql
         outcomes["refused" if each.rows is None else "not yet"] += 1
-    assert outcomes["same"] > 200, outcomes
+    assert outcomes["same"] > 60, outcomes
     assert outcomes["not yet"] < 0.2 * outcomes.total(), outcomes
 
 

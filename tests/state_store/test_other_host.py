@@ -68,11 +68,12 @@ def _rebuilt(moving: Pipeline) -> bool:
     return any(isinstance(each, SinkRecovering) for each in moving.events)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("sink", SINKS)
 def test_a_sink_continues_on_another_host_with_the_state_that_it_had(
     moving: Pipeline, sink: str, no_index_build: Callable[[], None]
 ) -> None:
-    for number in range(4):
+    for number in range(3):
         moving.put(60)
         loop = moving.run(sink)
         moving.check(sink)
@@ -84,6 +85,7 @@ def test_a_sink_continues_on_another_host_with_the_state_that_it_had(
         no_index_build()
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("point", ["state-put#3", "state-kept", "index-kept", "commit-request", "committed"])
 def test_what_ended_between_its_state_and_its_commit_continues_elsewhere(
     point: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -107,10 +109,11 @@ def test_what_ended_between_its_state_and_its_commit_continues_elsewhere(
         assert not _rebuilt(moving)
 
 
+@pytest.mark.share(2)
 def test_sweeping_on_another_host_leaves_what_the_last_two_markers_reach(
     moving: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for _ in range(5):
+    for _ in range(3):
         moving.put(50)
         loop = moving.run("joined")
         moving.move()
@@ -139,7 +142,7 @@ def test_a_sink_that_starts_for_each_batch_sweeps_as_well(tmp_path: Path, monkey
     monkeypatch.setattr(iceberg_maintenance, "_SWEEP_EVERY", 4)
     counts = []
     with pipeline(tmp_path, str(tmp_path / "elsewhere")) as moving:
-        for _ in range(20):
+        for _ in range(12):
             moving.put(20)
             moving.run("sums")
             counts.append(len(moving.kept("sums")))

@@ -70,14 +70,14 @@ def test_machines_come_and_go_and_rows_stay_right(
 ) -> None:
     monkeypatch.setattr(maintenance, "_SWEEP_EVERY", 2)
     moving, engine = remote
-    for number in range(8):
+    for number in range(5):
         moving.put(40)
         moving.run(sink)
         moving.check(sink)
         assert not any(isinstance(each, SinkRecovering) for each in moving.events)
         if number % 3 == 1:
             engine.lose()
-        if number == 5:
+        if number == 3:
             moving.move()
 
 
@@ -111,7 +111,7 @@ def test_what_tasks_fetched_is_told(remote: tuple[Pipeline, Elsewhere]) -> None:
     assert fetched == sum(needed.values())
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("moved", [False, True])
 @pytest.mark.parametrize("damaged", [False, True])
 @pytest.mark.parametrize("suffix", [".run", ".index", ".arrow"])
@@ -186,12 +186,13 @@ def test_a_machine_forgets_what_no_task_uses(
         moving.check(sink)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("seed", range(2))
 def test_a_view_that_is_a_job_runs_there_too(tmp_path: Path, seed: int) -> None:
     engine = Elsewhere(tmp_path / "executors", seed)
     with pipeline(tmp_path, str(tmp_path / "elsewhere"), own=True) as moving:
         moving.engine, moving.remote = engine, True
-        for number in range(12):
+        for number in range(6):
             moving.put(40)
             moving.run("summed")
             moving.run("sums")
@@ -243,7 +244,8 @@ def test_a_view_of_which_the_store_lost_runs_is_computed_again(tmp_path: Path, *
         assert lost == {"SQ3451"}
 
 
-@pytest.mark.parametrize("sink", SINKS)
+@pytest.mark.share(3)
+@pytest.mark.parametrize("sink", SINKS[::-1])
 def test_state_of_this_machine_alone_goes_there_with_its_sink(tmp_path: Path, sink: str) -> None:
     with pipeline(tmp_path, None) as moving:
         moving.engine = LocalEngine()

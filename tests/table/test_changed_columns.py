@@ -74,6 +74,7 @@ def _written(*columns: str) -> Counter[tuple[Any, ...]]:
     return +found
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("relation", ["t", "every"])
 @pytest.mark.parametrize("clauses", ["MODE APPEND", "KEY (id) MODE UPSERT"])
 def test_a_column_reaches_the_table_and_old_rows_have_null_there(session: Session, relation: str, clauses: str) -> None:

@@ -174,6 +174,7 @@ def test_a_full_refresh_that_is_broken_off_leaves_the_table_as_it_is(session: Se
     assert Counter(_read("w", "rows", "total")) == Counter([("a", 2, 1), ("b", 2, -4)])
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("rows", [_ROWS, ""])
 @pytest.mark.parametrize("clauses", ["KEY (id) NOT ENFORCED MODE UPSERT", "MODE APPEND"])
 def test_rows_of_others_are_replaced_if_the_sink_says_so(session: Session, clauses: str, rows: str) -> None:

@@ -54,6 +54,7 @@ def condition(random_: random.Random, depth: int) -> str:
     )
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("seed", range(4))
 def test_plain_conditions_hold_where_duckdb_says(session: Session, seed: int) -> None:
     random_ = random.Random(seed)

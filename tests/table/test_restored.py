@@ -34,6 +34,7 @@ def last(session: Session) -> int:
     return TableFile(file_of(session), Codec((TEXT,) * 9)).last().change
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_a_sink_continues_after_a_backup_only_if_the_backup_has_all_that_it_read(session: Session, seed: int) -> None:
     random_, kind = random.Random(seed), KINDS["mapped"]
@@ -104,6 +105,7 @@ def test_a_table_of_another_catalog_is_another_one_before_its_first_row(session:
     assert refused.value.code == "SQ3421"
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(
     ("place", "kind"),
     [
@@ -151,7 +153,8 @@ def _held(session: Session) -> list[object]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kind", ["upsert", "grouped", "union"])
+@pytest.mark.share(3)
+@pytest.mark.parametrize("kind", ["grouped", "upsert", "union"])
 def test_a_restored_catalog_is_followed_by_sinks_that_had_read_more(session: Session, kind: str) -> None:
     random_, each = random.Random(kind), KINDS[kind]
     session.execute(_SETUP)

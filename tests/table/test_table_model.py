@@ -98,6 +98,7 @@ def replayed(session: Session) -> list[Row]:
     return list(found.elements())
 
 
+@pytest.mark.share(5)
 @pytest.mark.parametrize("seed", range(10))
 def test_twenty_sequences_of_statements_do_what_a_model_does(session: Session, seed: int) -> None:
     random_ = random.Random(seed)

@@ -24,7 +24,8 @@ def rows(session: Session, text: str) -> list[tuple[Any, ...]]:
     return list(session.execute(text)[-1].rows)
 
 
-@pytest.mark.parametrize("kind", ["upsert", "grouped", "union", "wholes"])
+@pytest.mark.share(2)
+@pytest.mark.parametrize("kind", ["grouped", "upsert", "wholes", "union"])
 def test_a_sink_in_spark_holds_what_its_table_gives(spark: SparkSession, session: Session, kind: str) -> None:
     session.execute(_SETUP)
     session.execute("INSERT INTO t VALUES (1, 1, 5, 'a'), (2, 1, 2.5, 'b'), (3, NULL, 9, NULL)")

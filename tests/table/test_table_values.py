@@ -121,7 +121,7 @@ def check(session: Session, type_: str, tried: dict[int, dict[str, str]]) -> lis
     ]
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(6)
 @pytest.mark.long
 @pytest.mark.parametrize("type_", dict.fromkeys(each["type"] for each in vectors()))
 def test_a_value_is_held_as_in_postgres_or_is_an_error(session: Session, type_: str) -> None:
@@ -145,7 +145,7 @@ def test_a_value_is_held_as_in_postgres_or_is_an_error(session: Session, type_: 
     assert counts["spark"] < counts.total() / 3
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(6)
 @pytest.mark.long
 @pytest.mark.parametrize("type_", dict.fromkeys(each["type"] for each in vectors()))
 def test_a_default_is_held_as_in_postgres_or_is_an_error(session: Session, type_: str) -> None:

@@ -207,7 +207,7 @@ KINDS = {
 Model = dict[int, tuple[Any, ...]]
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(8)
 @pytest.mark.parametrize("type_", KINDS)
 def test_sinks_hold_what_was_put_into_a_table(session: Session, type_: str) -> None:
     _check(session, [type_], LocalEngine())
@@ -275,7 +275,8 @@ def _check(session: Session, types: Sequence[str], engine: Engine) -> Model:
     return model
 
 
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.share(2)
+@pytest.mark.parametrize("version", [3, 2])
 def test_values_stay_what_they_are_in_compactions_and_rebuilds(
     session: Session, monkeypatch: pytest.MonkeyPatch, version: int
 ) -> None:

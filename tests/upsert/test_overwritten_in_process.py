@@ -14,6 +14,7 @@ from support.running import placed_engine
 from upsert.test_overwritten import catch_up, check, open_loop
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("kind", ["some columns", "other key"])
 def test_values_that_the_server_left_out_need_no_spark(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -36,7 +37,8 @@ def test_values_that_the_server_left_out_need_no_spark(
         check(tmp_path, kind, lines)
 
 
-@pytest.mark.parametrize("kind", ["whole", "filtered", "grouped"])
+@pytest.mark.share(3)
+@pytest.mark.parametrize("kind", ["grouped", "whole", "filtered"])
 def test_a_sink_whose_state_is_written_by_its_tasks_has_the_buckets_that_it_had(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

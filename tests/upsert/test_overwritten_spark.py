@@ -39,7 +39,8 @@ def test_in_spark_too_a_row_that_is_overwritten_in_its_batch_fails_no_expression
     check(tmp_path, "divided", lines)
 
 
-@pytest.mark.parametrize(("kind", "holes"), [("filtered", False), ("grouped", True)])
+@pytest.mark.share(2)
+@pytest.mark.parametrize(("kind", "holes"), [("grouped", True), ("filtered", False)])
 def test_in_spark_too_the_table_is_what_the_sql_gives(
     kind: str, holes: bool, tmp_path: Path, engine: SparkEngine
 ) -> None:

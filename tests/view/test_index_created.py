@@ -267,7 +267,8 @@ def test_a_sink_in_another_cluster_keeps_its_side(session: Session) -> None:
     _check(session)
 
 
-@pytest.mark.parametrize("buckets", [1, 3, 4])
+@pytest.mark.share(3)
+@pytest.mark.parametrize("buckets", [3, 1, 4])
 def test_buckets_of_a_sink_need_not_be_those_of_the_view(session: Session, buckets: int) -> None:
     session.execute("CREATE INDEX ON v (g); INSERT INTO t SELECT i, i % 9, i FROM generate_series(10, 40) AS s(i)")
     sink(session, "a", "j", "KEY (oid) MODE UPSERT")

@@ -14,8 +14,8 @@ from sinkql.storage import spill
 from support.budget import seeds
 from view.indexed import JOINED, KEPT, IndexHistory, looking_up, variants
 
-_STEPS = 10
-_CPU_S = 5.0
+_FEW_STEPS, _STEPS = 5, 10
+_CPU_S = 2.0
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Sequence[Mapping[str, phys
     return variants(tmp_path_factory.mktemp("catalog"))
 
 
-def _run(folder: Path, seed: int, made: Sequence[Mapping[str, physical.Job]]) -> IndexHistory:
+def _run(folder: Path, seed: int, made: Sequence[Mapping[str, physical.Job]], steps: int) -> IndexHistory:
     """Run a history. Every other seed keeps little of the logs, and every third one spills all rows."""
     history = IndexHistory(folder / str(seed), random.Random(seed), made=made[seed % len(made)], variants=made)
     with (
@@ -33,7 +33,7 @@ def _run(folder: Path, seed: int, made: Sequence[Mapping[str, physical.Job]]) ->
         patch("sinkql.storage.spill.MOST", 0 if seed % 3 == 1 else spill.MOST),
         patch("sinkql.storage.spill.PART", 64 if seed % 3 == 1 else spill.PART),
     ):
-        history.run(_STEPS)
+        history.run(steps)
     return history
 
 
@@ -57,12 +57,12 @@ def test_no_plan_changes_with_an_index(made: Sequence[Mapping[str, physical.Job]
 def test_each_commit_is_that_of_its_sources_whatever_fails(
     tmp_path: Path, made: Sequence[Mapping[str, physical.Job]]
 ) -> None:
-    found = [_run(tmp_path, seed, made) for seed in seeds(_CPU_S)]
+    found = [_run(tmp_path, seed, made, _FEW_STEPS) for seed in seeds(_CPU_S)]
     assert sum(each.failures for each in found) > len(found)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("part", range(8))
 def test_many_histories(tmp_path: Path, made: Sequence[Mapping[str, physical.Job]], part: int) -> None:
-    found = [_run(tmp_path, seed, made) for seed in range(100 * part, 100 * part + 20)]
+    found = [_run(tmp_path, seed, made, _STEPS) for seed in range(100 * part, 100 * part + 20)]
     assert sum(each.fenced for each in found) > 0

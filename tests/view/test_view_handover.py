@@ -125,7 +125,7 @@ def _history(open_files: Open, seed: int) -> None:
 def test_a_number_is_given_once_whoever_sleeps_where(
     opened: Callable[[int], Open], request: pytest.FixtureRequest
 ) -> None:
-    for seed in range(3 if "bucket" in request.node.name else 60):
+    for seed in range(3 if "bucket" in request.node.name else 20):
         _history(opened(seed), seed)
 
 

@@ -14,7 +14,7 @@ from support.command import run, start
 from support.gzipped import write_gzipped
 from support.readers import duckdb_folder
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.soak]
 
 _VIEW = """
 CREATE CLUSTER c (SIZE = 'local[2]', EXECUTION = SPARK);

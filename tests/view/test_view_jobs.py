@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,9 +14,13 @@ from sinkql.connectors.iceberg.commit import checkpoint as markers
 from sinkql.errors import SinkqlError
 from sinkql.lowering.job import lower
 from sinkql.lowering.materialized_view import view_jobs
+from sinkql.runtime.batch.engine import Engine
 from sinkql.session import Result, Session
 from support.readers import open_table, pyiceberg_rows
 from support.running import drain, loop_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _SINK = """CREATE SINK {name} FROM {relation} INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = '{name}')
   {clauses} WITH (COMMIT INTERVAL = '{interval}');"""
@@ -36,7 +40,7 @@ def sources(job: physical.Job) -> set[str]:
     return {read.name.rpartition(".")[2] for read in job.reads()}
 
 
-def run(session: Session, *names: str) -> None:
+def run(session: Session, *names: str, engine: Engine | None = None) -> None:
     """Run the named jobs, or all jobs with views first, until they have read everything."""
     plans = session.catalog.plans
     found = {job.sink.rpartition(".")[2]: job for job in (lower(name, plans) for name in view_jobs(plans))} | jobs(
@@ -45,10 +49,11 @@ def run(session: Session, *names: str) -> None:
     for name in names or sorted(found, key=lambda each: found[each].write.connector != physical.VIEW):
         job = found[name]
         session.catalog.control.acquire(job.sink_id, owner=name, takeover=True)
-        loop = loop_of(job, session.context(job), session.catalog.registry, control=session.catalog.control)
+        control = session.catalog.control
+        loop = loop_of(job, session.context(job), session.catalog.registry, engine=engine, control=control)
         loop.start(epoch=1)
         drain(loop)
-        session.catalog.control.release(job.sink_id, owner=name)
+        control.release(job.sink_id, owner=name)
 
 
 def table(name: str) -> Counter[tuple[Any, ...]]:
@@ -80,6 +85,21 @@ def test_a_view_of_two_sinks_is_a_job_that_both_read(session: Session) -> None:
     run(session)
     assert table("a") == expected(session)
     assert table("b") == Counter({(2, 101): 1})
+
+
+@pytest.mark.spark
+def test_in_spark_too_a_view_is_a_job_that_its_sinks_read(spark: SparkSession, session: Session) -> None:
+    from sinkql.runtime.spark.engine import SparkEngine
+
+    engine = SparkEngine(lambda: spark, buckets=2)
+    sink(session, "a")
+    sink(session, "b")
+    for statement in ("INSERT INTO t VALUES (1, 1, 5), (2, 1, 7), (3, 2, 9)", "DELETE FROM t WHERE id < 3"):
+        session.execute(statement)
+        run(session, engine=engine)
+        assert table("a") == table("b") == expected(session)
+    with_state = [path.parent.name for path in Path(".sinkql/sinks").glob("*/state") if any(path.iterdir())]
+    assert with_state == [jobs(session)["v"].sink_id]
 
 
 def test_a_sink_that_has_begun_continues_by_itself(session: Session) -> None:

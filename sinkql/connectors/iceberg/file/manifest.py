@@ -6,13 +6,27 @@ data manifest that has none. A file's first id is counted from its manifest's, u
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from io import BytesIO
 from types import MappingProxyType, TracebackType
 from typing import Any, Literal, cast
 
-from pyiceberg.avro.file import AvroFile, AvroOutputFile
+from pyiceberg.avro.decoder import new_decoder
+from pyiceberg.avro.file import (
+    _SCHEMA_KEY,
+    MAGIC,
+    META_SCHEMA,
+    SYNC_SIZE,
+    AvroFile,
+    AvroFileHeader,
+    AvroOutputFile,
+)
+from pyiceberg.avro.reader import Reader
+from pyiceberg.avro.resolver import construct_writer, resolve_reader, resolve_writer
+from pyiceberg.avro.writer import Writer
 from pyiceberg.io import FileIO, InputFile, OutputFile
 from pyiceberg.manifest import (
     DATA_FILE_TYPE,
@@ -29,14 +43,19 @@ from pyiceberg.manifest import (
     ManifestWriterV2,
     PartitionFieldSummary,
     _inherit_from_manifest,
+    data_file_with_partition,
+    manifest_entry_schema_with_data_file,
 )
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import TableVersion
+from pyiceberg.types import StructType
+from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from sinkql.connectors.iceberg.file_damage import SEAL, UNSEALED, SealedOutput, check_avro, damage_as_error
+from sinkql.machine import randomness
 
 VECTORS = 3
 """The format version from which on tables have deletion vectors and row ids."""
@@ -45,6 +64,8 @@ _FIRST_ROW, _REFERENCED, _OFFSET, _LENGTH = 16, 17, 18, 19
 """The positions of version 3's fields in records."""
 _BLOCK = 64
 """Entries in a block."""
+_SCHEMAS = 64
+"""Avro schemas of which the readers are kept; tables of the same partitions have the same ones."""
 _CODEC: Literal["deflate"] = "deflate"
 _MAGIC = b"Obj\x01"
 
@@ -71,14 +92,7 @@ def manifests_of(table: Table, snapshot: Snapshot | None) -> list[ManifestFile]:
     if snapshot is None:
         return []
     with damage_as_error(snapshot.manifest_list):
-        reader = _open(
-            table.io,
-            snapshot.manifest_list,
-            MANIFEST_LIST_FILE_SCHEMAS[3],
-            {-1: ManifestFile, 508: PartitionFieldSummary},
-            {517: ManifestContent},
-        )
-        return list(reader)
+        return list(_open(table.io, snapshot.manifest_list, _list_reader))
 
 
 def list_header(table: Table, snapshot: Snapshot) -> dict[str, str]:
@@ -103,13 +117,7 @@ def said_of(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
 def all_said_of(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
     """Return all entries of a manifest, including deleted ones; raise SQ3530 if it is damaged."""
     with damage_as_error(manifest.manifest_path):
-        reader = _open(
-            io,
-            manifest.manifest_path,
-            MANIFEST_ENTRY_SCHEMAS[3],
-            {-1: ManifestEntry, 2: DataFile},
-            {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
-        )
+        reader = _open(io, manifest.manifest_path, _entry_reader)
         entries = [_inherit_from_manifest(entry, manifest) for entry in reader]
         counts = manifest.added_files_count, manifest.existing_files_count, manifest.deleted_files_count
         if None not in counts and sum(count or 0 for count in counts) != len(entries):
@@ -117,12 +125,48 @@ def all_said_of(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
     return entries
 
 
-def _open(
-    io: FileIO, path: str, schema: Schema, types: dict[int, Callable[..., Any]], enums: dict[int, Callable[..., Any]]
-) -> AvroFile[Any]:
+@lru_cache(_SCHEMAS)
+def _list_reader(schema: str) -> Reader:
+    """Return the reader of the records of manifest lists with this Avro schema."""
+    types = {-1: ManifestFile, 508: PartitionFieldSummary}
+    return _resolve(schema, MANIFEST_LIST_FILE_SCHEMAS[3], types, {517: ManifestContent})
+
+
+@lru_cache(_SCHEMAS)
+def _entry_reader(schema: str) -> Reader:
+    """Return the reader of the entries of manifests with this Avro schema."""
+    types, enums = {-1: ManifestEntry, 2: DataFile}, {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent}
+    return _resolve(schema, MANIFEST_ENTRY_SCHEMAS[3], types, enums)
+
+
+def _resolve(written: str, schema: Schema, types: dict[int, Any], enums: dict[int, Any]) -> Reader:
+    return resolve_reader(AvroSchemaConversion().avro_to_iceberg(json.loads(written)), schema, types, enums)
+
+
+class _Records(AvroFile[Any]):
+    """The records of a file. `reader_of` returns the reader for an Avro schema, which pyiceberg resolves for each file.
+
+    To resolve one takes longer than to read most files.
+    """
+
+    __slots__ = ("_reader_of",)
+
+    def __init__(self, data: bytes, reader_of: Callable[[str], Reader]) -> None:
+        super().__init__(cast("InputFile", _InputBytes(data)))
+        self._reader_of = reader_of
+
+    def __enter__(self) -> _Records:
+        with self.input_file.open() as stream:
+            self.decoder = new_decoder(stream.read())
+        self.header = self._read_header()
+        self.reader = self._reader_of(self.header.meta[_SCHEMA_KEY])
+        return self
+
+
+def _open(io: FileIO, path: str, reader_of: Callable[[str], Reader]) -> _Records:
     """Read a file and check that it is complete; pyiceberg does not notice a truncated file."""
     data = _read_sealed(io, path)
-    reader = AvroFile[Any](cast("InputFile", _InputBytes(data)), schema, read_types=types, read_enums=enums)
+    reader = _Records(data, reader_of)
     reader.__enter__()
     _check_blocks(data, reader.decoder.tell(), reader.header.sync)
     return reader
@@ -260,7 +304,50 @@ def origins(table: Table, paths: Collection[str]) -> dict[str, Origin]:
     return origins_by_path
 
 
-class _Blocks(AvroOutputFile[ManifestEntry]):
+@dataclass(frozen=True, slots=True)
+class _Encoding:
+    """How the records of a file are written, and its Avro schema."""
+
+    writer: Writer
+    schema: str
+
+
+@lru_cache(_SCHEMAS)
+def _entry_encoding(partition: StructType, version: TableVersion) -> _Encoding:
+    """Return the encoding of entries, whose records have version 3's fields for both versions."""
+    file = _entry_schema(partition, version)
+    return _Encoding(resolve_writer(_entry_schema(partition, 3), file), _avro(file, "manifest_entry"))
+
+
+def _entry_schema(partition: StructType, version: TableVersion) -> Schema:
+    return manifest_entry_schema_with_data_file(version, data_file_with_partition(partition, version))
+
+
+@lru_cache(_SCHEMAS)
+def _list_encoding(version: TableVersion) -> _Encoding:
+    """Return the encoding of the records of a list."""
+    schema = MANIFEST_LIST_FILE_SCHEMAS[version]
+    return _Encoding(construct_writer(schema), _avro(schema, "manifest_file"))
+
+
+def _avro(schema: Schema, name: str) -> str:
+    return json.dumps(AvroSchemaConversion().iceberg_to_avro(schema, schema_name=name))
+
+
+class _Output(AvroOutputFile[Any]):
+    """An Avro file of an encoding, which pyiceberg derives from schemas for each file."""
+
+    def __init__(self, output: OutputFile, encoding: _Encoding, metadata: dict[str, str]) -> None:
+        self.output_file, self.metadata = output, metadata
+        self.writer, self._avro_schema = encoding.writer, encoding.schema
+        self.sync_bytes = randomness.new_bytes(SYNC_SIZE)
+
+    def _write_header(self) -> None:
+        meta = {**self.metadata, _SCHEMA_KEY: self._avro_schema}
+        construct_writer(META_SCHEMA).write(self.encoder, AvroFileHeader(MAGIC, meta, self.sync_bytes))
+
+
+class _Blocks(_Output):
     """An Avro writer of large blocks, which compress better."""
 
     _waiting: list[ManifestEntry]
@@ -324,33 +411,23 @@ class ManifestWriter(ManifestWriterV2):
         }
 
     def new_writer(self) -> AvroOutputFile[ManifestEntry]:
-        """Return a writer of entries, whose records have version 3's fields for both versions."""
-        return _Blocks(
-            output_file=self._output_file,
-            file_schema=self._with_partition(self.version),
-            record_schema=self._with_partition(3),
-            schema_name="manifest_entry",
-            metadata=self._meta,
-        )
+        """Return a writer of entries."""
+        encoding = _entry_encoding(self._spec.partition_type(self._schema), self.version)
+        return _Blocks(self._output_file, encoding, self._meta)
 
 
-class _ListWriterV3(ManifestListWriterV2):
+class _ListWriter(ManifestListWriterV2):
+    def __enter__(self) -> _ListWriter:
+        self._writer = _Output(self._output_file, _list_encoding(self._format_version), self._meta)
+        self._writer.__enter__()
+        return self
+
+
+class _ListWriterV3(_ListWriter):
     def __init__(self, output: OutputFile, snapshot: int, parent: int | None, sequence: int, first_row: int) -> None:
         super().__init__(output, snapshot, parent, sequence, _CODEC)
         self._format_version = 3
         self._meta |= {"format-version": "3", "first-row-id": str(first_row)}
-
-    def __enter__(self) -> _ListWriterV3:
-        schema = MANIFEST_LIST_FILE_SCHEMAS[3]
-        self._writer = AvroOutputFile[ManifestFile](
-            output_file=self._output_file,
-            record_schema=schema,
-            file_schema=schema,
-            schema_name="manifest_file",
-            metadata=self._meta,
-        )
-        self._writer.__enter__()
-        return self
 
 
 def write_list(
@@ -369,7 +446,7 @@ def write_list(
     """
     sealed = SealedOutput(output)
     if first_row is None:
-        kind = ManifestListWriterV2(sealed, snapshot, parent, sequence, _CODEC)
+        kind = _ListWriter(sealed, snapshot, parent, sequence, _CODEC)
     else:
         kind = _ListWriterV3(sealed, snapshot, parent, sequence, first_row)
     kind._meta |= {SEAL: UNSEALED, **header}  # the seal first, as a value of another entry may contain its name
@@ -398,7 +475,8 @@ def pieces() -> dict[str, bool]:
     return {
         "ManifestWriterV2._meta": isinstance(getattr(ManifestWriterV2, "_meta", None), property),
         "ManifestWriterV2.existing": callable(getattr(ManifestWriterV2, "existing", None)),
-        "ManifestWriterV2._with_partition": callable(getattr(ManifestWriterV2, "_with_partition", None)),
+        "AvroOutputFile._write_header": callable(getattr(AvroOutputFile, "_write_header", None)),
+        "AvroFile._read_header": callable(getattr(AvroFile, "_read_header", None)),
         "DataFile.spec_id": isinstance(getattr(DataFile, "spec_id", None), property),
         "DATA_FILE_TYPE[3]": names[_FIRST_ROW:]
         == ["first_row_id", "referenced_data_file", "content_offset", "content_size_in_bytes"],
