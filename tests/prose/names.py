@@ -46,9 +46,23 @@ ORDINARY = {
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
 
 
+def nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield a node and all nodes below it, except contexts; `ast.walk` takes twice as long."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for field in node._fields:
+            below = getattr(node, field, None)
+            if isinstance(below, list):
+                waiting += [each for each in below if isinstance(each, ast.AST)]
+            elif isinstance(below, ast.AST) and field != "ctx":
+                waiting.append(below)
+
+
 def bound_names(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the names that a module binds, with their lines."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(ast.parse(path.read_text())):
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 yield node.lineno, node.name
