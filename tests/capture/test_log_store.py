@@ -259,7 +259,7 @@ def test_rows_pass_through_a_bucket(tmp_path: Path, bucket: Seaweed) -> None:
     assert not (sinks.directory.folder / "data").exists()
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("what", ["all", "entry", "file", "head"])
 def test_log_that_is_lost_in_a_bucket_begins_again(tmp_path: Path, bucket: Seaweed, what: str) -> None:
     sinks, server = _sinks(tmp_path, bucket)

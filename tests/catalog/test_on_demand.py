@@ -154,7 +154,7 @@ def test_any_order_of_asking_gives_what_planning_all_gives(file: Path, seed: int
     assert _content(lazy) == _content(eager)
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("seed", range(4))
 def test_changes_by_another_process_reach_what_waits(file: Path, seed: int) -> None:
     chance = random.Random(seed)

@@ -21,7 +21,7 @@ SELECT current_setting('nothing');
 """
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize(
     "arguments",
     [

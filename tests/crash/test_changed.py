@@ -13,7 +13,7 @@ from crash.conftest import KILLED, Children
 from crash.pipeline import ROWS, Pipeline, write_input
 from support.readers import duckdb_folder, pyiceberg_rows
 
-pytestmark = [pytest.mark.long, pytest.mark.share(10)]
+pytestmark = [pytest.mark.long, pytest.mark.share(20)]
 
 _STEPS = (
     "read-marker", "claim", "commit-request", "commit-reply", "version-hint", "data-file", "commit-request#2",

@@ -13,7 +13,7 @@ from crash.pipeline import Pipeline, write_input
 from sinkql.connectors.iceberg.commit.checkpoint import ancestry
 from support import strangers
 
-pytestmark = [pytest.mark.long, pytest.mark.share(6)]
+pytestmark = [pytest.mark.long, pytest.mark.share(12)]
 
 BATCHES = 8
 _POINTS = ("compaction-read", "compaction-file", "compaction", "compacted")

@@ -64,7 +64,7 @@ def test_each_record_is_a_row_or_a_dead_letter_once(children: Children, pipeline
 CASES = [(point, pace) for point in POINTS for pace in (30, 17)]
 
 
-@pytest.mark.share(9)
+@pytest.mark.share(18)
 @pytest.mark.long
 @pytest.mark.parametrize(("point", "pace"), CASES)
 def test_no_record_is_lost_or_doubled(children: Children, pipeline: Pipeline, point: str, pace: int) -> None:

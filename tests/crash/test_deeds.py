@@ -146,7 +146,7 @@ FEW = [
 ]
 
 
-@pytest.mark.share(4)
+@pytest.mark.share(8)
 @pytest.mark.parametrize(("shape", "deed", "point"), FEW, ids=str)
 def test_nothing_is_lost_doubled_or_back(
     children: Children, tmp_path: Path, shape: Shape, deed: str, point: str

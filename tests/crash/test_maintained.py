@@ -24,7 +24,7 @@ from support.eager import compact_eagerly
 from support.maintainer import Maintainer
 from support.readers import polars_rows, pyiceberg_rows
 
-pytestmark = [pytest.mark.long, pytest.mark.share(2)]
+pytestmark = [pytest.mark.long, pytest.mark.share(4)]
 
 _TRIES = 3
 

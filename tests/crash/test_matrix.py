@@ -11,7 +11,7 @@ from crash import verify
 from crash.conftest import KILLED, Again, Children
 from crash.pipeline import KINDS, Pipeline, write_input
 
-pytestmark = [pytest.mark.long, pytest.mark.share(14)]
+pytestmark = [pytest.mark.long, pytest.mark.share(28)]
 
 _EVERY_KIND = (
     "claim", "restored", "read-marker", "data-file", "data-files", "attached", "commit-request", "commit-reply",

@@ -109,7 +109,7 @@ def _check(before: dict[str, _Item], after: dict[str, _Item], steps: tuple[Step,
                 assert old.id != new.id
 
 
-@pytest.mark.share(6)
+@pytest.mark.share(12)
 @pytest.mark.parametrize("group", range(_GROUPS))
 def test_apply_does_what_plan_said(group: int, session: Session) -> None:
     """Each script is applied to the catalog that the previous script left."""

@@ -64,6 +64,7 @@ def test_the_tests_pass(folder: Path, pytester: pytest.Pytester) -> None:
     _ran(pytester, (folder / "pipeline.sql").read_text()).assert_outcomes(passed=2)
 
 
+@pytest.mark.soak
 def test_the_tests_would_fail_for_another_view(folder: Path, pytester: pytest.Pytester) -> None:
     ran = _ran(pytester, (folder / "pipeline.sql").read_text().replace("sum(amount)", "max(amount)"))
     ran.assert_outcomes(passed=1, failed=1)

@@ -56,7 +56,7 @@ def folder(tmp_path: Path, server: Seaweed, monkeypatch: pytest.MonkeyPatch) -> 
     return tmp_path
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("catalog", ["step4_rest", _S3_TABLES])
 @pytest.mark.parametrize("access", ["step3_role", "step3_keys"])
 def test_each_pair_of_tabs_runs_statement_by_statement(

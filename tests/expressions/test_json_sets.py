@@ -43,7 +43,7 @@ def test_evaluated_rows_are_those_of_postgres() -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.share(3)
+@pytest.mark.share(6)
 @pytest.mark.parametrize("name", _names())
 def test_in_spark_rows_are_those_of_postgres(spark: SparkSession, name: str) -> None:
     from pyspark.errors import PySparkException

@@ -176,7 +176,7 @@ def test_ranges_are_made_as_in_postgres() -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.share(3)
+@pytest.mark.share(6)
 @pytest.mark.parametrize("type_", SUBTYPES)
 def test_spark_gives_the_same(spark: SparkSession, type_: str) -> None:
     kept = [(text, answer) for own, text, answer in _ranges() if own == type_]

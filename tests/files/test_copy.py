@@ -38,7 +38,7 @@ def _held_against_copy(data: bytes, form: Form) -> int:
 
 
 @pytest.mark.long
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("form", FORMS, ids=str)
 def test_files_of_nasty_fields_are_read_as_copy_reads_them(form: Form, monkeypatch: pytest.MonkeyPatch) -> None:
     seed = random.Random(f"{form}")

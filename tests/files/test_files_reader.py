@@ -122,7 +122,7 @@ def test_a_csv_file_with_comments_that_is_longer_than_the_limit_is_one_batch(tmp
     assert [len(batch) for batch in batches] == [50, 50]
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("seed", range(4))
 def test_ranges_of_csv_give_the_records_and_errors_of_the_whole_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int

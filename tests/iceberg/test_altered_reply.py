@@ -53,7 +53,7 @@ def far(server: Seaweed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
         yield Lake(tmp_path, server, port), rule
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("reply", [b"", b"{", b"<html></html>", b"{}"])
 def test_replies_that_are_never_a_table_are_told_and_tried_again(
     far: tuple[Lake, Rule], name: str, reply: bytes

@@ -11,7 +11,7 @@ from support.lake import Lake
 from support.patience import ended
 from support.sink_process import expected, main
 
-pytestmark = [pytest.mark.long, pytest.mark.share(7)]
+pytestmark = [pytest.mark.long, pytest.mark.share(14)]
 
 Run = Callable[[str, str], int]
 

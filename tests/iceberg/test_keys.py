@@ -205,7 +205,7 @@ def test_named_keys_are_not_replaced_by_given_ones(tmp_path: Path, server: Seawe
 # --- tokens ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("status", [401, 419, 429, 500, 503])
 def test_a_token_that_ran_out_or_a_catalog_that_stumbles_is_survived(
     tmp_path: Path, server: Seaweed, name: str, status: int

@@ -70,7 +70,7 @@ def test_a_catalog_that_was_down_for_long(server: Seaweed, tmp_path: Path, name:
     assert sink.lake.rows(name) == ROWS
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize(("status", "code"), [(503, "SQ4201"), (401, "SQ4202"), (403, "SQ4203"), (404, "SQ3503")])
 def test_a_catalog_that_answers_nonsense_for_long(
     server: Seaweed, tmp_path: Path, name: str, status: int, code: str

@@ -79,7 +79,7 @@ def test_a_table_with_dots_in_its_name_is_loaded_by_its_parts(tmp_path: Path) ->
 
 
 @pytest.mark.long
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("options", [{}, {"branch": "audit's"}], ids=["main", "branch"])
 def test_printed_lines_work_as_printed(any_lake: Lake, name: str, options: dict[str, str]) -> None:
     sink = Sink(any_lake, name, options=options)

@@ -178,7 +178,7 @@ ON_A_BRANCH = ["put", "restart", "older", "append", "tag", "crash", "publish"]
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("events", [WITHOUT_REFS, WITH_REFS, ON_A_BRANCH], ids=["plain", "refs", "branch"])
-@pytest.mark.share(10)
+@pytest.mark.share(20)
 def test_records_and_manifests_say_the_same(
     lake: Lake,
     name: str,

@@ -26,7 +26,7 @@ def through(server: Seaweed, tmp_path: Path) -> Iterator[tuple[Lake, Rule]]:
         yield Lake(tmp_path, server, port), rule
 
 
-@pytest.mark.share(7)
+@pytest.mark.share(14)
 @pytest.mark.parametrize("upsert", [False, True], ids=["append", "upsert"])
 @pytest.mark.parametrize("mode", LOST)
 def test_commit_with_a_lost_reply_counts_once(
@@ -42,7 +42,7 @@ def test_commit_with_a_lost_reply_counts_once(
     assert lake.rows(name) == [(1, "a"), (2, "b"), (3, "c")]
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(6)
 @pytest.mark.parametrize("mode", NOT_APPLIED)
 def test_commit_that_never_arrived_is_sent_again(through: tuple[Lake, Rule], name: str, mode: str) -> None:
     lake, rule = through
@@ -53,7 +53,7 @@ def test_commit_that_never_arrived_is_sent_again(through: tuple[Lake, Rule], nam
     assert lake.rows(name) == [(1, "a")]
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("mode", ["drop", "409", "504", "before"])
 def test_claim_with_a_lost_reply_counts_once(through: tuple[Lake, Rule], name: str, mode: str) -> None:
     lake, rule = through

@@ -115,7 +115,7 @@ def test_any_statement_runs_or_gets_a_coded_error(catalog: Session, statement: a
     coded(catalog.execute, to_sql(statement))
 
 
-@pytest.mark.share(4)
+@pytest.mark.share(8)
 @pytest.mark.parametrize("name", [name for name in LISTS if name not in TOO_LONG])
 def test_length_is_refused_or_parses(name: str) -> None:
     coded(parse, LISTS[name])

@@ -175,7 +175,7 @@ VIEWS = {
 }
 
 
-@pytest.mark.share(4)
+@pytest.mark.share(8)
 @pytest.mark.parametrize("change", ["append", "retract"])
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.__name__)
 def test_after_every_batch_a_view_is_what_its_sql_gives(view: Any, change: physical.Change, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from sinkql.runtime.state.operator import stateful
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.share(6)]
+pytestmark = [pytest.mark.spark, pytest.mark.share(12)]
 
 
 @pytest.fixture(scope="module")

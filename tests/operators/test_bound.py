@@ -85,7 +85,7 @@ def check_rule(given: list[pa.Table], before: Counter[Row], after: Counter[Row])
             assert 0 < abs(diff) <= (after if diff > 0 else before)[plain(row)], (row, diff)
 
 
-@pytest.mark.share(4)
+@pytest.mark.share(8)
 @pytest.mark.parametrize(("begin", "end"), SIDES)
 @pytest.mark.parametrize("change", ["append", "retract"])
 @pytest.mark.parametrize("buckets", [1, 3])

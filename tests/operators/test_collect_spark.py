@@ -17,7 +17,7 @@ from sinkql.program.compiler import compile_text
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.soak]
 
 _ROWS = "(VALUES (1, 'b', 2), (1, 'a', 2), (1, NULL, 3), (2, 'c', 5), (2, 'c', NULL), (3, NULL, NULL)) AS v (g, n, x)"
 _CALLS = {

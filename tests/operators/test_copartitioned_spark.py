@@ -132,7 +132,7 @@ def _changes(pick: random.Random, size: int) -> list[Any]:
 
 
 @pytest.mark.spark
-@pytest.mark.share(4)
+@pytest.mark.share(8)
 @pytest.mark.parametrize("body", [*_WHOLE, *_COMPUTED])
 def test_rows_are_written_in_the_tasks_that_give_them_in_their_sinks_buckets(
     body: Callable[[], tuple[physical.Operator, tuple[str, ...]]],

@@ -28,7 +28,7 @@ def session(spark: SparkSession) -> SparkSession:
     return spark
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("name", ["computed", "of some keys", "without key", "grouped", "united"])
 def test_in_spark_too_a_view_is_what_its_sql_gives(name: str, tmp_path: Path, session: SparkSession) -> None:
     rng = random.Random(f"spark{name}")

@@ -71,7 +71,7 @@ def check(pipeline: Pipeline, *key: int) -> None:
     assert sum(len(rows) > 1 for rows in expected.values()) == conflicting(pipeline)
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(6)
 @pytest.mark.parametrize("buckets", [1, 2, 3])
 @pytest.mark.parametrize("key", [("k",), ("g", "k"), ("x", "m", "t", "n")])
 def test_each_key_shows_one_of_its_rows_after_every_batch(key: tuple[str, ...], buckets: int, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from sinkql.runtime.spark.engine import SparkEngine
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.share(4)]
+pytestmark = [pytest.mark.spark, pytest.mark.share(8)]
 
 _VIEWS = {
     "left_over": "SELECT x FROM e EXCEPT ALL SELECT k FROM e",

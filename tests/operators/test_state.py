@@ -21,7 +21,7 @@ from sinkql.state_store.directory import StateDirectory
 from support.fault import armed
 from support.patience import PATIENCE_S
 
-pytestmark = [pytest.mark.long, pytest.mark.share(6)]
+pytestmark = [pytest.mark.long, pytest.mark.share(12)]
 
 
 def code_of(error: pytest.ExceptionInfo[SinkqlError]) -> str:

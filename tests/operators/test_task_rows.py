@@ -229,7 +229,7 @@ def _counts(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-@pytest.mark.share(6)
+@pytest.mark.share(12)
 @pytest.mark.parametrize("view", VIEWS)
 def test_blobs_bring_the_same_changes_state_and_counts_as_rows_of_spark(
     view: Callable[[], View], tmp_path: Path, session: SparkSession, monkeypatch: pytest.MonkeyPatch

@@ -70,7 +70,7 @@ def changes(rng: random.Random, pipeline: Pipeline, values: list[Any], size: int
     return {"l": left, "r": right}
 
 
-@pytest.mark.share(8)
+@pytest.mark.share(16)
 @pytest.mark.parametrize("type_", VALUES)
 @pytest.mark.parametrize("change", ["retract", "append"])
 def test_what_shows_is_what_sql_says_wherever_the_value_goes(type_: str, change: Any, tmp_path: Path) -> None:

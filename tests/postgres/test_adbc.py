@@ -259,7 +259,7 @@ def test_both_connections_verify_the_server_and_use_scram(
             assert repr(rows) == repr(_read_again(read))
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("wrong", ["authority", "password", "host name", "password in clear text"])
 def test_a_server_that_is_not_to_be_trusted_gets_no_second_connection(
     encrypted: _Encrypted, monkeypatch: pytest.MonkeyPatch, wrong: str

@@ -93,7 +93,7 @@ _CHANGES = {
 """A table, the change on the server, the error's detail, and the fix with a later change."""
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(6)
 @pytest.mark.parametrize("what", _CHANGES)
 def test_sink_of_an_altered_table_stops_and_computes_its_rows_again(
     session: Session, postgres: Postgres, postgres_database: str, what: str

@@ -71,7 +71,7 @@ _CHANGES = {
 """The change of the role, the error, and the fix: a role attribute on the server, or SQL in the catalog."""
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(6)
 @pytest.mark.parametrize("what", _CHANGES)
 def test_a_role_that_is_altered_stalls_its_source_until_that_is_put_right(
     session: Session, server: Postgres, database: str, what: str

@@ -330,7 +330,7 @@ def stepped(own: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
         own.drop(each.database)
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(6)
 @pytest.mark.parametrize("mutant", sorted(_PARTS))
 def test_a_table_is_right_with_a_part_of_the_protocol_and_wrong_without(
     stepped: Callable[[], Stepped], mutant: str

@@ -84,7 +84,7 @@ _LOST = {
 """Tables, the change on the server, and the problem that is reported."""
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(6)
 @pytest.mark.parametrize("what", _LOST)
 def test_a_table_that_is_not_sent_any_more_is_told(
     postgres: Postgres, postgres_database: str, run: Run, what: str
@@ -201,7 +201,7 @@ _PARTITIONS = {
 }
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(6)
 @pytest.mark.parametrize("what", _PARTITIONS)
 def test_rows_that_come_and_go_with_partitions_are_told(
     postgres: Postgres, postgres_database: str, run: Run, what: str

@@ -15,7 +15,7 @@ from sinkql.runtime.sink.host import SharedSpark, SinkHost
 from sinkql.runtime.sink.runner import SinkRunner
 from support.running import FixedWorkload, MemoryControl, contexts, counter, job, output, rows
 
-_ROWS, _ALLOWED = 250_000, 60_000
+_ROWS, _ALLOWED = 120_000, 30_000
 _MANY = Allowance(3.0, 1 << 28)
 
 
@@ -58,5 +58,5 @@ def test_a_backlog_is_committed_in_parts_that_need_no_spark(
 
 
 def test_a_backlog_is_not_divided_below_the_rows_of_a_commit(tmp_path: Path) -> None:
-    read = _commits(tmp_path, job(counter(up_to=_ROWS), tmp_path, max_rows=100_000))
-    assert read == [100_000, 100_000, 50_000]
+    read = _commits(tmp_path, job(counter(up_to=_ROWS), tmp_path, max_rows=50_000))
+    assert read == [50_000, 50_000, 20_000]

@@ -62,7 +62,7 @@ def test_clusters_have_applications_of_their_own_which_the_first_signal_ends_aft
         assert [(n,) for n in range(1, len(found) + 1)] == found != []
 
 
-@pytest.mark.share(2)
+@pytest.mark.soak
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_a_signal_while_spark_starts_ends_it_then(
     start: Start, tmp_path: Path, mark: dict[str, str], number: signal.Signals
@@ -80,7 +80,7 @@ def test_a_signal_while_spark_starts_ends_it_then(
     assert left(mark) == []
 
 
-@pytest.mark.share(2)
+@pytest.mark.soak
 @pytest.mark.parametrize("clusters", [["one"], ["one", "two"]])
 def test_a_signal_while_a_catalog_does_not_answer_ends_it_then(
     start: Start, mark: dict[str, str], clusters: list[str]

@@ -68,7 +68,7 @@ def _rebuilt(moving: Pipeline) -> bool:
     return any(isinstance(each, SinkRecovering) for each in moving.events)
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("sink", SINKS)
 def test_a_sink_continues_on_another_host_with_the_state_that_it_had(
     moving: Pipeline, sink: str, no_index_build: Callable[[], None]

@@ -88,7 +88,7 @@ def _run(running: BatchLoop, session: Session, random_: random.Random) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("kind", _KINDS)
 def test_a_sink_stops_while_a_row_fails_and_only_then(session: Session, kind: str) -> None:
     random_, each = random.Random(f"{kind}1"), _KINDS[kind]

@@ -126,7 +126,7 @@ def change(session: Session, random_: random.Random) -> None:
     session.execute(random_.choice(others))
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_sink_holds_what_its_table_gives_after_every_batch(session: Session, kind: str) -> None:
     each, random_ = KINDS[kind], random.Random(kind)

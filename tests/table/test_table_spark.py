@@ -24,7 +24,7 @@ def rows(session: Session, text: str) -> list[tuple[Any, ...]]:
     return list(session.execute(text)[-1].rows)
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("kind", ["grouped", "upsert", "wholes", "union"])
 def test_a_sink_in_spark_holds_what_its_table_gives(spark: SparkSession, session: Session, kind: str) -> None:
     session.execute(_SETUP)

@@ -35,7 +35,7 @@ from sinkql.storage import spill
 from support.index import live_entries
 from upsert.keyed_sink import NAME, Sink, batch_of, create_table, duckdb_rows, pyiceberg_rows
 
-pytestmark = [pytest.mark.long, pytest.mark.share(4)]
+pytestmark = [pytest.mark.long, pytest.mark.share(8)]
 
 COLUMNS = {
     "name": StringType(), "number": LongType(), "amount": DecimalType(38, 2), "note": StringType(),

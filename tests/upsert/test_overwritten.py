@@ -117,7 +117,7 @@ def test_table_is_what_the_sql_gives_of_the_rows_that_are_there(kind: str, tmp_p
     check(tmp_path, kind, [])
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("kind", ["whole", "filtered", "changelog", "grouped"])
 def test_values_that_the_server_left_out_are_those_from_before(kind: str, tmp_path: Path) -> None:
     rng = random.Random(kind)

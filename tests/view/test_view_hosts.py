@@ -100,7 +100,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numbered_log, "_LOOK_SECONDS", 0.0)
 
 
-@pytest.mark.share(6)
+@pytest.mark.share(12)
 @pytest.mark.parametrize("remote", [False, True])
 @pytest.mark.parametrize("seed", range(_SEEDS))
 def test_each_entry_is_the_view_at_its_offsets_on_whichever_host(tmp_path: Path, seed: int, *, remote: bool) -> None:
@@ -139,7 +139,7 @@ def _moving(history: Wandering, failing: int) -> bool:
     return False
 
 
-@pytest.mark.share(5)
+@pytest.mark.share(10)
 @pytest.mark.parametrize("failing", range(0, 30, 3))
 def test_a_log_continues_where_its_cluster_gets_state(tmp_path: Path, failing: int) -> None:
     history = Wandering(tmp_path, random.Random(failing))

@@ -40,7 +40,7 @@ def test_there_are_24() -> None:
     assert [f"q{number}" for number in range(24)] == list(_QUERIES)
 
 
-@pytest.mark.share(8)
+@pytest.mark.share(16)
 @pytest.mark.long
 @pytest.mark.parametrize("bids", ["table", "append"])
 @pytest.mark.parametrize("name", _RUN)

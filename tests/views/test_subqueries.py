@@ -195,7 +195,7 @@ def _changes(views: Views, random_: random.Random, batch: int) -> dict[str, list
     return found
 
 
-@pytest.mark.share(4)
+@pytest.mark.share(8)
 @pytest.mark.parametrize("part", _PARTS)
 def test_subqueries_are_what_their_sql_gives(tmp_path: Path, part: int) -> None:
     views, random_ = Views(tmp_path, _RELATIONS, _PARTS[part]), random.Random(f"subqueries{part}")

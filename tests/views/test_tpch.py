@@ -37,7 +37,7 @@ def test_there_are_22() -> None:
     assert [f"q{number}" for number in range(1, 23)] == list(_QUERIES)
 
 
-@pytest.mark.share(8)
+@pytest.mark.share(16)
 @pytest.mark.long
 @pytest.mark.parametrize("name", _QUERIES)
 def test_query(tmp_path: Path, name: str) -> None:
