@@ -42,7 +42,7 @@ def _commits(folder: Path, work: physical.Job) -> list[int]:
     return [commit["rows"] for commit in control.commits]
 
 
-@pytest.mark.parametrize(("cold", "least"), [(Allowance(_ALLOWED * ROW_SECONDS, 1 << 28), 5), (_MANY, 1)])
+@pytest.mark.parametrize(("cold", "least"), [(Allowance(_ALLOWED * ROW_SECONDS, 1 << 28), 4), (_MANY, 1)])
 @pytest.mark.parametrize("key", [(), ("n",)])
 def test_a_backlog_is_committed_in_parts_that_need_no_spark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cold: Allowance, least: int, key: tuple[str, ...]
