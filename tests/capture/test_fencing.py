@@ -183,7 +183,7 @@ def test_a_capture_with_an_older_lease_does_not_continue_the_log(tmp_path: Path)
 
 
 def test_a_log_is_written_by_one_capture_at_a_time(tmp_path: Path, children: Children) -> None:
-    happened = _live(tmp_path, children, seed=1, wakes=5)
+    happened = _live(tmp_path, children, seed=1, wakes=10)
     assert happened["leases that wrote"] > 2
 
 

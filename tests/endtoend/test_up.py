@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 _ITEMS = """
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');
 CREATE CLUSTER one (SIZE = 'local[1]', EXECUTION = SPARK);
-CREATE CLUSTER two (SIZE = 'local[1]');
+CREATE CLUSTER two (SIZE = 'local[1]', EXECUTION = SPARK);
 CREATE SOURCE n FROM LOAD GENERATOR COUNTER (ROWS PER SECOND 1000);
 """
 _SINK = """
@@ -142,15 +142,16 @@ def test_a_killed_process_is_replaced(up: Running, session: Session, held: str) 
 
 @pytest.mark.soak
 def test_sinks_move_to_other_clusters_and_clusters_take_other_settings(up: Running, session: Session) -> None:
-    session.execute("ALTER SINK z SET CLUSTER two;")
-    up.wait_for(lambda event: event == {"event": "stopped", "sink": _full("z"), "why": "moved"})
+    ((name, *_),) = session.execute("SHOW SINKS;")[0].rows  # another one if the tests before did not run
+    session.execute(f"ALTER SINK {name} SET CLUSTER two;")
+    up.wait_for(lambda event: event == {"event": "stopped", "sink": _full(name), "why": "moved"})
     assert up.wait_for(lambda event: event["event"] == "starting")["cluster"] == "two"
-    up.wait_for(_committed("z"))
+    up.wait_for(_committed(name))
 
     session.execute("ALTER CLUSTER two SET (MEMORY = '1g');")
-    up.wait_for(lambda event: event == {"event": "stopped", "sink": _full("z"), "why": "stopped"})
+    up.wait_for(lambda event: event == {"event": "stopped", "sink": _full(name), "why": "stopped"})
     up.wait_for(lambda event: event["event"] == "spark started")
-    up.wait_for(_committed("z"))
+    up.wait_for(_committed(name))
 
 
 def test_it_stops_at_a_signal_and_every_row_is_there_once(up: Running, folder: Path) -> None:
