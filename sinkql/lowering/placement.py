@@ -17,6 +17,7 @@ COMPUTED_ROWS = 1 << 14
 """The most rows whose expressions are computed in process, one by one instead of over whole columns."""
 
 _DIVIDING_CORES = 2
+"""The most cores of a cluster whose backlogs are divided."""
 SPARK_INTERVAL = timedelta(seconds=1)
 """The shortest interval of a job whose batches are all Spark's."""
 

@@ -342,7 +342,7 @@ class Session:
 
     @cached_property
     def _hash_key(self) -> HashKey:
-        """Return the catalog's key, which never changes: each sink asks for its context every second."""
+        """Return the catalog's key, which never changes, for the contexts of all sinks."""
         return hash_key(self._committed.database)
 
     def close(self) -> None:

@@ -93,7 +93,7 @@ class _Application:
     first: Sequence[SinkAssignment]
     running: dict[str, tuple[SinkRunner, Future[SinkOutcome]]] = field(default_factory=dict)
     ended: dict[str, tuple[SinkAssignment, SinkOutcome]] = field(default_factory=dict)
-    _done: list[Future[SinkOutcome]] = field(default_factory=list)
+    _has_ended: threading.Event = field(default_factory=threading.Event)
     _workload_read_at: float = 0.0
     _busy_at: float = 0.0
     _stopped_at: float | None = None
@@ -172,7 +172,7 @@ class _Application:
         runner = SinkRunner(host, work, takeover=takeover)
         future = _in_thread(runner.run)
         self.running[work.job.sink_id] = (runner, future)
-        future.add_done_callback(self._done.append)
+        future.add_done_callback(lambda _: self._has_ended.set())
 
     def _has_work(self) -> bool:
         if self.running:
@@ -189,9 +189,9 @@ class _Application:
                 runner.end_unstarted()
 
     def _collect_outcomes(self) -> None:
-        if not self._done:
+        if not self._has_ended.is_set():
             return
-        self._done.clear()  # a sink that ends from now on is there again
+        self._has_ended.clear()  # a sink that ends from now on sets it again
         for sink_id, (runner, future) in list(self.running.items()):
             if future.done():
                 del self.running[sink_id]
