@@ -40,7 +40,9 @@ _BEFORE = (
 )
 _MISSING = re.compile(r'([a-z ]+) "([^"]+)" does not exist')
 _MOST = 20
-_PARTS = 3
+_LIMITS = (27, 19, 24)
+"""The limits of forms with errors of their examples, by part."""
+_PARTS = len(_LIMITS)
 _OF_EXAMPLES = frozenset((
     "SQ2001", "SQ2630",  # a function, type, role, network policy or setting that the test does not create
     "SQ2006", "SQ2460", "SQ2464", "SQ2341", "SQ2340", "SQ2602", "SQ2370", "SQ2371",  # an existing item differs
@@ -69,7 +71,7 @@ def test_every_form_of_the_dialect_runs_or_is_not_supported_yet(tmp_path: Path, 
             wrong.append((text, str(error)))
     assert wrong == []
     assert outcomes["runs"] > 150 / _PARTS, outcomes
-    assert sum(outcomes[code] for code in _OF_EXAMPLES) < 80 / _PARTS, outcomes
+    assert sum(outcomes[code] for code in _OF_EXAMPLES) < _LIMITS[part], outcomes
 
 
 def _run(text: str, path: Path) -> SinkqlError | None:
